@@ -1,0 +1,49 @@
+# Everything a newcomer needs. `make help` lists the targets.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help run install test check format lock bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The newest Python on the PATH that is new enough; PYTHON=… overrides.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: install ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
+	@exec $(BIN)/millpond serve
+
+install: $(VENV)/.installed ## set up .venv with the millpond command (instant when nothing changed)
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	@test -n "$(PYTHON)" || { echo "Millpond needs Python 3.11 or newer; found $$(python3 --version 2>&1). Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millpond needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
+	@echo "Installing into $(VENV) (about a minute the first time) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test: check ## every fast test, after ruff and mypy
+	$(BIN)/pytest
+
+check: install ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
+
+bench: install ## measure the durable path against an empty handler and write docs/benchmarks.md (needs wrk)
+	$(BIN)/python benchmarks/bench.py
+
+clean: ## remove what was installed and built (never var/, which holds data)
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,236 @@
+"""One batch's way to the store: read what is not cached, plan, commit, and heal whatever goes wrong.
+
+conflict        somebody else wrote: read the culprits again; a second time, split and go on separately
+unavailable     nobody knows whether it was applied: back off, read everything again, plan again
+refused         one write is impossible: halve until it is alone, bury it, commit the rest
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from millpond.cache import SnapshotCache
+from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused
+from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
+from millpond.plan import Plan, plan
+from millpond.ports import Store
+
+if TYPE_CHECKING:
+    from millpond.engine import Engine, Ticket
+
+CACHE_ENTRIES_MAX = 10_000
+# A cached document may decide that an event leads to no write only while it is younger than this.
+CACHE_TRUST_S = 1.0
+_CONFLICT_PAUSE_S = 0.005
+_CONFLICT_PAUSE_MAX_S = 0.25
+_IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
+
+
+class Batches:
+    def __init__(self, engine: Engine, store: Store, jitter: random.Random) -> None:
+        self._engine = engine
+        self._store = store
+        self._jitter = jitter
+        self._cache = SnapshotCache(CACHE_ENTRIES_MAX)
+
+    async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None) -> None:
+        """Settle every ticket. `unsure` are documents that must be read, whatever the cache says."""
+        unsure = set() if unsure is None else unsure
+        failures = conflicts = 0
+        while tickets:
+            try:
+                planned = await self._plan(tickets, unsure)
+                committed = await self._write(planned)
+            except WriteRefused as refusal:
+                await self._isolate(tickets, refusal, unsure)
+                return
+            except StoreError as error:
+                failures += 1
+                unsure.update(self._forget(tickets))
+                tickets = await self._back_off(tickets, error, failures)
+                continue
+            if isinstance(committed, Committed):
+                self._remember(planned, committed)
+                await self._settle(tickets, planned.results)
+                return
+            conflicts += 1
+            self._engine.metrics.conflicts.inc()
+            unsure.update(self._forget(tickets, committed.refs))
+            tickets = self._expire(tickets, StoreError("other writers kept changing the documents"), "contention")
+            groups = _groups(tickets) if conflicts > 1 else [tickets]
+            if len(groups) > 1:
+                await asyncio.gather(*(self.commit(group, set(unsure)) for group in groups))
+                return
+            if conflicts > 1:
+                pause = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
+                await asyncio.sleep(self._jitter.uniform(0, pause))
+
+    async def _plan(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> Plan:
+        engine = self._engine
+        items = [ticket.item for ticket in tickets]
+        snapshots, aged = await self._snapshots(tickets, unsure)
+        planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
+        if aged:
+            doubtful = {
+                ref
+                for ticket, result in zip(tickets, planned.results, strict=True)
+                if any(view.outcome in _IDLE for view in result.views)
+                for ref in ticket.all_refs()
+                if ref in aged
+            }
+            if doubtful:
+                await self._read(list(doubtful), snapshots)
+                planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
+        return planned
+
+    async def _snapshots(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[dict[Ref, Snapshot], set[Ref]]:
+        """What the plan looks at, and which of it is too old to justify doing nothing."""
+        snapshots: dict[Ref, Snapshot] = {}
+        aged: set[Ref] = set()
+        missing: list[Ref] = []
+        trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
+        for ticket in tickets:
+            for fresh, refs in ((False, ticket.refs.standing), (True, ticket.refs.fresh)):
+                for ref in refs:
+                    if ref in snapshots:
+                        continue
+                    entry = None if ref in unsure else self._cache.get(ref)
+                    if entry is not None:
+                        snapshots[ref] = entry.snapshot
+                        if entry.seen_at < trusted_from:
+                            aged.add(ref)
+                    elif fresh and ref not in unsure:
+                        snapshots[ref] = Snapshot(ref, None, None)
+                    else:
+                        snapshots[ref] = Snapshot(ref, None, None)
+                        missing.append(ref)
+        if missing:
+            await self._read(missing, snapshots)
+            unsure.clear()
+        return snapshots, aged
+
+    async def _read(self, refs: list[Ref], snapshots: dict[Ref, Snapshot]) -> None:
+        now = asyncio.get_running_loop().time()
+        self._engine.metrics.documents_read.inc(len(refs))
+        for snapshot in await self._store.read(refs):
+            snapshots[snapshot.ref] = snapshot
+            self._cache.put(snapshot, now)
+
+    async def _write(self, planned: Plan) -> Committed | Conflict:
+        log = planned.log if self._store.keeps_log else ()
+        if not planned.writes and not log:
+            return Committed(())
+        metrics = self._engine.metrics
+        with metrics.commit_seconds.time():
+            committed = await self._store.commit(planned.writes, log)
+        if isinstance(committed, Committed):
+            metrics.commits.inc()
+            metrics.documents_written.inc(len(planned.writes))
+            metrics.messages_per_commit.observe(len(planned.results))
+        return committed
+
+    def _remember(self, planned: Plan, committed: Committed) -> None:
+        now = asyncio.get_running_loop().time()
+        for write, version in zip(planned.writes, committed.versions, strict=False):
+            if isinstance(write, Put):
+                self._cache.put(Snapshot(write.ref, version, write.data), now)
+
+    def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
+        gone = set(refs) or {ref for ticket in tickets for ref in ticket.all_refs()}
+        self._cache.drop(gone)
+        return gone
+
+    async def _settle(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
+        """Answer what is durable; bury what the plan found to be poison."""
+        graves: list[Ticket] = []
+        for ticket, result in zip(tickets, results, strict=True):
+            if result.settled or not isinstance(result.error, Poison | ViewError):
+                ticket.settle(result)
+                continue
+            refusal = self._engine.refusal(ticket.item, result.error)
+            if refusal is not None:
+                ticket.settle(refusal)
+            elif grave := await self.dig(ticket, result.error):
+                graves.append(grave)
+        if graves:
+            await self.commit(graves)
+
+    async def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused, unsure: set[Ref]) -> None:
+        if len(tickets) > 1:
+            middle = len(tickets) // 2
+            for half in (tickets[:middle], tickets[middle:]):
+                await self.commit(half, set(unsure))
+            return
+        (ticket,) = tickets
+        if ticket.item.letter is not None:
+            # Not even the letter can be stored: the message stays with the broker.
+            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))
+            return
+        self._forget(tickets)
+        if grave := await self.dig(ticket, refusal):
+            await self.commit([grave])
+
+    async def dig(self, ticket: Ticket, fault: Poison | ViewError | WriteRefused) -> Ticket | None:
+        """The same ticket, now about its letter; None if that could not be made, and RETRY is answered."""
+        try:
+            letter = await self._engine.undertaker.write_letter(ticket.item, fault)
+        except StoreError as error:
+            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", error))
+            return None
+        return ticket.about_letter(letter, fault)
+
+    async def _back_off(self, tickets: Sequence[Ticket], error: StoreError, failures: int) -> Sequence[Ticket]:
+        """Wait and return the tickets that have time left for another try; the others are answered RETRY."""
+        engine, rules = self._engine, self._engine.rules
+        engine.metrics.store_errors.labels(type(error).__name__).inc()
+        if isinstance(error, AccessDenied):
+            return self._expire(tickets, error, "access_denied", everyone=True)
+        if failures >= rules.retry_attempts_max:
+            return self._expire(tickets, error, "store_unavailable", everyone=True)
+        pause = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)
+        pause *= self._jitter.uniform(0.5, 1.0)
+        tickets = self._expire(tickets, error, "store_unavailable", ahead_s=pause)
+        if tickets:
+            await asyncio.sleep(pause)
+        return tickets
+
+    def _expire(
+        self,
+        tickets: Sequence[Ticket],
+        error: StoreError,
+        reason: str,
+        *,
+        ahead_s: float = 0.0,
+        everyone: bool = False,
+    ) -> list[Ticket]:
+        """Answer RETRY to those whose time is up (`ahead_s` from now); the rest."""
+        latest = asyncio.get_running_loop().time() + ahead_s
+        rest = []
+        for ticket in tickets:
+            if everyone or ticket.deadline <= latest:
+                ticket.settle(ticket.item.unsettled(Outcome.RETRY, reason, error))
+            else:
+                rest.append(ticket)
+        return rest
+
+
+def _groups(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
+    """Tickets that share documents, directly or through others, stay together; the rest part ways."""
+    parent = list(range(len(tickets)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = index = parent[parent[index]]
+        return index
+
+    owner: dict[Ref, int] = {}
+    for index, ticket in enumerate(tickets):
+        for ref in ticket.all_refs():
+            parent[root(index)] = root(owner.setdefault(ref, index))
+    groups: dict[int, list[Ticket]] = {}
+    for index, ticket in enumerate(tickets):
+        groups.setdefault(root(index), []).append(ticket)
+    return list(groups.values())

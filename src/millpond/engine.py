@@ -1,0 +1,219 @@
+"""The engine: deliveries wait in one room, are committed together, and are answered one by one.
+
+It owns time, retries and batching, and decides nothing about documents: that is `plan`. It never acknowledges
+what is not durable: a delivery's future is resolved only after the commit that covers it, or with RETRY.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from millpond import timestamps
+from millpond.batch import Batches
+from millpond.errors import Overloaded, Poison, ViewError, WriteRefused
+from millpond.metrics import Metrics
+from millpond.model import Delivery, Outcome, Ref, Result
+from millpond.plan import Refs, refs_of
+from millpond.ports import Store
+from millpond.receipts import Receipts
+from millpond.route import Item, Letter, Router
+
+BATCH_COUNT_MAX = 500
+BATCH_BYTES_MAX = 3 * 1024 * 1024
+ROOM_BYTES_MAX = 64 * 1024 * 1024
+DRAIN_S = 5.0
+# A document, its log entry and its receipt, against the bytes of the message that caused them.
+_WEIGHT_PER_BYTE = 3
+_WEIGHT_FIXED = 1_024
+
+
+class Undertaker(Protocol):
+    """Who buries: makes the letter, storing beforehand whatever does not fit into it."""
+
+    async def write_letter(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Letter: ...
+
+
+class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings the engine depends on. Times in seconds unless named otherwise."""
+
+    queue_size: int = 64
+    batches_in_flight_max: int = 8
+    retry_attempts_max: int = 6
+    retry_backoff_initial_s: float = 0.25
+    retry_backoff_max_s: float = 6.0
+    retry_total_max_s: float = 8.0
+    view_error_park_after_s: float = 3600.0
+    poison_policy: str = "auto"
+    receipts: Receipts = Receipts()
+
+
+class Ticket:
+    """One delivery waiting for its outcome."""
+
+    __slots__ = ("deadline", "future", "item", "refs", "weight")
+
+    def __init__(self, item: Item, future: asyncio.Future[Result], deadline: float) -> None:
+        self.item = item
+        self.future = future
+        self.deadline = deadline
+        self.refs: Refs = refs_of(item)
+        self.weight = _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(item.delivery.data or b"")
+
+    def all_refs(self) -> Iterable[Ref]:
+        yield from self.refs.standing
+        yield from self.refs.fresh
+
+    def about_letter(self, letter: Letter, fault: Poison | ViewError | WriteRefused) -> Ticket:
+        """The same delivery, from now on to be buried and nothing else."""
+        item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
+        return Ticket(item, self.future, self.deadline)
+
+    def settle(self, result: Result) -> None:
+        if not self.future.done():
+            self.future.set_result(result)
+
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        router: Router,
+        undertaker: Undertaker,
+        rules: EngineRules,
+        metrics: Metrics,
+        wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.router = router
+        self.undertaker = undertaker
+        self.rules = rules
+        self.metrics = metrics
+        self.wall_clock = wall_clock
+        self._batches = Batches(self, store, jitter or random.Random())  # noqa: S311 - spreads retries, no secret
+        self._room: deque[Ticket] = deque()
+        self._room_bytes = 0
+        self._busy: set[Ref] = set()
+        self._running: set[asyncio.Task[None]] = set()
+        self._tickets_running: set[Ticket] = set()
+        self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
+        self._pump_due = False
+        self._closing = False
+
+    @property
+    def waiting(self) -> int:
+        return len(self._room)
+
+    @property
+    def accepting(self) -> bool:
+        return not self._closing
+
+    async def handle(self, delivery: Delivery, *, replay: bool = False) -> Result:
+        """What became of the delivery, durably. Raises Overloaded, at once, when there is no room."""
+        if self._closing:
+            return Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
+        loop = asyncio.get_running_loop()
+        if len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX:
+            self._pump()
+            if len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX:
+                raise Overloaded(f"{len(self._room)} messages are waiting already (CONSUMER_QUEUE_SIZE)")
+        item = self.router.route(delivery, self.wall_clock(), replay=replay)
+        ticket = Ticket(item, loop.create_future(), loop.time() + self.rules.retry_total_max_s)
+        if item.fault is not None:
+            refusal = self.refusal(item, item.fault)
+            if refusal is not None:
+                return refusal
+            grave = await self._batches.dig(ticket, item.fault)
+            if grave is None:
+                return await ticket.future
+            ticket = grave
+        self._room.append(ticket)
+        self._room_bytes += ticket.weight
+        if not self._pump_due:
+            # Not at once: everything this turn of the event loop brings in shares one commit.
+            self._pump_due = True
+            loop.call_soon(self._pump)
+        return await ticket.future
+
+    def refusal(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Result | None:
+        """The answer to a faulty message that is not buried (now), or None to bury it."""
+        if isinstance(fault, ViewError):
+            age_s = (self.wall_clock() - item.delivery.publish_time) / timestamps.SECOND_US
+            if not item.replay and age_s < self.rules.view_error_park_after_s:
+                return item.unsettled(Outcome.RETRY, fault.reason, fault)
+            return None
+        if isinstance(fault, WriteRefused) or item.replay:
+            return None
+        native = self.rules.poison_policy == "native" or (
+            self.rules.poison_policy == "auto" and item.delivery.attempt is not None
+        )
+        return item.unsettled(Outcome.POISON, fault.reason, fault) if native else None
+
+    async def drain(self) -> None:
+        """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
+        self._closing = True
+        deadline = asyncio.get_running_loop().time() + DRAIN_S
+        for ticket in (*self._room, *self._tickets_running):
+            ticket.deadline = min(ticket.deadline, deadline)
+        self._pump()
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _pump(self) -> None:
+        self._pump_due = False
+        while self._room and len(self._running) < self._in_flight_max:
+            tickets = self._take()
+            if not tickets:
+                return
+            task = asyncio.get_running_loop().create_task(self._run(tickets))
+            self._running.add(task)
+            task.add_done_callback(self._finished)
+
+    def _take(self) -> list[Ticket]:
+        """Everything waiting whose documents are in no other batch, up to the bounds of one commit."""
+        taken: list[Ticket] = []
+        passed: list[Ticket] = []
+        weight = 0
+        while self._room and len(taken) < BATCH_COUNT_MAX:
+            ticket = self._room[0]
+            if taken and weight + ticket.weight > BATCH_BYTES_MAX:
+                break
+            self._room.popleft()
+            if self._busy and not self._busy.isdisjoint(ticket.all_refs()):
+                passed.append(ticket)
+                continue
+            taken.append(ticket)
+            weight += ticket.weight
+        self._room.extendleft(reversed(passed))
+        self._room_bytes -= weight
+        return taken
+
+    async def _run(self, tickets: list[Ticket]) -> None:
+        refs = {ref for ticket in tickets for ref in ticket.all_refs()}
+        self._busy |= refs
+        self._tickets_running.update(tickets)
+        try:
+            await self._batches.commit(tickets)
+        except Exception as bug:
+            for ticket in tickets:
+                ticket.settle(ticket.item.unsettled(Outcome.RETRY, "internal_error", bug))
+            raise
+        finally:
+            self._busy -= refs
+            self._tickets_running.difference_update(tickets)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if self._room:
+            self._pump()
+        if not task.cancelled() and task.exception() is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a batch failed unexpectedly", "exception": task.exception(), "task": task}
+            )

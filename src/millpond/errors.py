@@ -1,0 +1,105 @@
+"""Every error Millpond raises on purpose, as one tree.
+
+    MillpondError
+    ├─ SettingsError            refuse to start: which setting, its value, what is allowed
+    ├─ Poison                   the event is at fault and will be tomorrow too
+    │  ├─ MalformedEnvelope     nothing identifiable arrived: 400, nothing kept
+    │  ├─ UnroutableEvent       no view feeds on it
+    │  └─ InvalidEvent          a view, or the decoder, refuses its content
+    ├─ ViewError                a view's own bug: retry, and bury the message once it is old
+    ├─ StoreError
+    │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
+    │  ├─ AccessDenied          try again and page somebody
+    │  └─ WriteRefused          this write can never succeed: bury and alert
+    └─ Overloaded               no room left: 429, stop pulling
+
+Adapters translate foreign exceptions into this tree in one place each. What is expected to happen in
+normal operation (a conflict, a stale event) is a value, not an exception.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+
+class MillpondError(Exception):
+    """The root: catching it catches everything Millpond raises on purpose."""
+
+
+class SettingsError(MillpondError):
+    """A setting is wrong. The text names the setting, its value and what is allowed."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{name}={value!s}: {allowed}")
+        self.name = name
+
+
+class Poison(MillpondError):
+    """The message can never succeed as it is. `reason` is a stable word for dashboards and alerts."""
+
+    reason = "poison"
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+
+class MalformedEnvelope(Poison):
+    reason = "malformed_envelope"
+
+
+class UnroutableEvent(Poison):
+    reason = "unroutable_payload"
+
+
+class InvalidEvent(Poison):
+    reason = "invalid_event"
+
+
+class ViewError(MillpondError):
+    """A view raised something else than InvalidEvent. The fault is in code, so a deploy may heal it."""
+
+    reason = "view_error"
+
+    def __init__(self, view: str, cause: BaseException) -> None:
+        # The cause's own text may quote the payload, so it stays in `__cause__`, for the letter.
+        super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
+        self.view = view
+
+
+class StoreError(MillpondError):
+    """The store did not do what was asked. `code` is the foreign status, for logs."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unavailable(StoreError):
+    pass
+
+
+class AccessDenied(StoreError):
+    pass
+
+
+class WriteRefused(StoreError):
+    pass
+
+
+class Overloaded(MillpondError):
+    reason = "backpressure_queue_full"
+
+
+def json_type(value: object) -> str:
+    """A value's type in words. Errors name types, never values: their texts are logged, payloads are not."""
+    words = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
+    return "null" if value is None else words.get(type(value), type(value).__name__)
+
+
+def _where(cause: BaseException) -> str:
+    trace = cause.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""

@@ -1,0 +1,1 @@
+"""Where messages that can never succeed are kept."""

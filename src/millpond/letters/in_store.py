@@ -1,0 +1,169 @@
+"""Dead letters in the store itself: the delivery kept whole, compressed, with why.
+
+A letter's id is its subscription and message id, so burying twice is burying once. What does not fit into one
+document goes into parts, which are written first: a letter that can be seen is complete.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millpond import timestamps
+from millpond.errors import Poison, StoreError, Unavailable, ViewError, WriteRefused
+from millpond.ids import encode_id
+from millpond.metrics import Metrics
+from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
+from millpond.ports import Store
+from millpond.route import Item, Letter
+
+COLLECTION = "dead_letters"
+ERROR_CHARS_MAX = 1_000
+# Well under a document's limit, so that the other fields fit beside it.
+PART_BYTES_MAX = 900_000
+_NO_SUBSCRIPTION = "-"
+_COMMIT_TRIES = 10
+
+
+class StoredLetters:
+    def __init__(self, store: Store, *, keep: int, wall_clock: Callable[[], int], metrics: Metrics) -> None:
+        self._store = store
+        self._keep = keep
+        self._wall_clock = wall_clock
+        self._metrics = metrics
+
+    async def write_letter(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Letter:
+        ref = letter_ref(item.delivery)
+        now = self._wall_clock()
+        expires = timestamps.to_datetime(now + self._keep)
+        packed = zlib.compress(item.delivery.data or b"", level=6)
+        parts = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
+        if len(parts) > 1:
+            for number, part in enumerate(parts):
+                await self._put(_part_ref(ref, number), {"data": part, "expireAt": expires})
+        self._metrics.letters.inc()
+        document = _envelope(item, fault)
+        document["data"] = packed if len(parts) <= 1 else None
+        document["parts"] = len(parts) if len(parts) > 1 else 0
+        document["buriedAt"] = timestamps.to_datetime(now)
+        document["expireAt"] = expires
+        return Letter(ref, document, document["reason"])
+
+    async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
+        """The letter and the delivery it holds, or None where there is none."""
+        (head,) = await self._store.read([ref])
+        if head.data is None:
+            return None
+        packed = head.data["data"]
+        if packed is None:
+            refs = [_part_ref(ref, number) for number in range(head.data["parts"])]
+            parts = await self._store.read(refs)
+            if any(part.data is None for part in parts):
+                raise Unavailable(f"a part of the letter {ref.id} is gone")
+            packed = b"".join(part.data["data"] for part in parts if part.data is not None)
+        return head, _delivery(head.data, zlib.decompress(packed))
+
+    async def note_replay(self, ref: Ref, result: Result) -> None:
+        """Record on the letter what a replay led to; it stays until it is purged or expires."""
+
+        def noted(data: Document) -> Document:
+            when = timestamps.to_datetime(self._wall_clock())
+            replays = int(data.get("replays", 0)) + 1
+            error = bounded_error(result.error) if result.error is not None else data.get("error")
+            return {
+                **data,
+                "replays": replays,
+                "replayedAt": when,
+                "replayOutcome": str(result.outcome),
+                "replayReason": result.reason,
+                "error": error,
+            }
+
+        await self._change(ref, noted)
+
+    async def purge(self, ref: Ref) -> bool:
+        """Delete a letter and its parts; False where there was none."""
+        for _ in range(_COMMIT_TRIES):
+            (head,) = await self._store.read([ref])
+            if head.version is None or head.data is None:
+                return False
+            parts = await self._store.read([_part_ref(ref, n) for n in range(head.data["parts"])])
+            writes: list[Write] = [Delete(ref, head.version)]
+            writes += [Delete(part.ref, part.version) for part in parts if part.version is not None]
+            if not isinstance(await self._store.commit(writes), Conflict):
+                return True
+        raise Unavailable(f"the letter {ref.id} kept changing")
+
+    async def _put(self, ref: Ref, data: Document) -> None:
+        await self._change(ref, lambda _: data, make=True)
+
+    async def _change(self, ref: Ref, change: Callable[[Document], Document], *, make: bool = False) -> None:
+        for _ in range(_COMMIT_TRIES):
+            (found,) = await self._store.read([ref])
+            if found.data is None and not make:
+                return
+            put = Put(ref, found.version, change(found.data or {}))
+            if not isinstance(await self._store.commit([put]), Conflict):
+                return
+        raise Unavailable(f"the letter {ref.id} kept changing")
+
+
+def letter_ref(delivery: Delivery) -> Ref:
+    subscription = delivery.subscription.rpartition("/")[2] or _NO_SUBSCRIPTION
+    return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
+
+
+def bounded_error(error: BaseException) -> str:
+    """An error for a letter, which may quote the payload it lies beside; of a view's bug, what it raised."""
+    text = f"{error}: {error.__cause__}" if isinstance(error, ViewError) and error.__cause__ else f"{error}"
+    return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
+
+
+def summary(snapshot: Snapshot) -> dict[str, Any]:
+    """A letter for listings: everything but its data."""
+    data = {k: v for k, v in (snapshot.data or {}).items() if k not in {"data", "parts"}}
+    return {"id": snapshot.ref.id, **data}
+
+
+def _part_ref(ref: Ref, number: int) -> Ref:
+    return Ref(f"{ref.collection}/{ref.id}/parts", f"{number:03d}")
+
+
+def _envelope(item: Item, fault: Poison | ViewError | WriteRefused) -> Document:
+    delivery = item.delivery
+    # Attributes as JSON text: their names may be ones no document can hold.
+    attributes = msgspec.json.encode(delivery.attributes).decode()
+    return {
+        "messageId": delivery.message_id,
+        "publishTime": timestamps.to_datetime(delivery.publish_time),
+        "subscription": delivery.subscription,
+        "topic": item.topic,
+        "eventType": item.event.event_type if item.event is not None else None,
+        "view": fault.view if isinstance(fault, ViewError) else None,
+        "attributes": attributes,
+        "orderingKey": delivery.ordering_key,
+        "deliveryAttempt": delivery.attempt,
+        "dataFault": delivery.data_fault,
+        "size": len(delivery.data or b""),
+        "reason": "write_refused" if isinstance(fault, StoreError) else fault.reason,
+        "error": bounded_error(fault),
+        "errorType": type(fault).__name__,
+        "classification": "permanent",
+        "replays": 0,
+    }
+
+
+def _delivery(letter: Document, data: bytes) -> Delivery:
+    return Delivery(
+        message_id=letter["messageId"],
+        publish_time=timestamps.from_datetime(letter["publishTime"]),
+        data=data or None,
+        attributes=msgspec.json.decode(letter["attributes"], type=dict[str, str]),
+        subscription=letter["subscription"],
+        ordering_key=letter["orderingKey"],
+        attempt=letter["deliveryAttempt"],
+        data_fault=letter["dataFault"],
+    )

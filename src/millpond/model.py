@@ -1,0 +1,205 @@
+"""The nouns of Millpond. Immutable values, no behaviour that touches the world.
+
+`docs/glossary.md` says what each word means; the names here are those words.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millpond import timestamps
+from millpond.errors import InvalidEvent, json_type
+
+# What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
+Document = dict[str, Any]
+
+# A document's version: opaque, never reused, and the same version means the same content.
+Version = int | str
+
+
+class Ref(NamedTuple):
+    """Where a document lives: collection path and id."""
+
+    collection: str
+    id: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.id}"
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One arrival of a message, before anybody looked inside."""
+
+    message_id: str
+    publish_time: int
+    data: bytes | None
+    attributes: dict[str, str] = {}
+    subscription: str = ""
+    ordering_key: str | None = None
+    attempt: int | None = None
+    # Set where `data` could not be read as base64: it then holds the text as it came.
+    data_fault: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """The decoded fact. `payload` is the inner payload; `envelope` is what stood around it, or empty."""
+
+    message_id: str
+    publish_time: int
+    topic: str
+    payload: dict[str, Any]
+    envelope: dict[str, Any] = {}
+    attributes: dict[str, str] = {}
+    event_type: str | None = None
+    event_id: str | None = None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        value = self.payload.get(name)
+        return default if value is None else value
+
+    def require(self, name: str) -> Any:
+        """The payload's value under `name`; missing, null or empty text makes the event poison."""
+        value = self.payload.get(name)
+        if value is None or value == "":
+            raise InvalidEvent(f"{name} is missing")
+        return value
+
+    def text(self, *names: str) -> str | None:
+        """The first of `names` that holds text (numbers are written out); other types make it poison."""
+        for name in names:
+            value = self.payload.get(name)
+            if value is None or value == "":
+                continue
+            if isinstance(value, str):
+                return value
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return str(value)
+            raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
+        return None
+
+    def number(self, name: str) -> Any:
+        """A number, or a decimal written as text, kept as sent: prices must not lose digits on the way."""
+        value = self.payload.get(name)
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return value
+        try:
+            if isinstance(value, str) and abs(float(value)) < float("inf"):
+                return value
+        except ValueError:
+            pass
+        raise InvalidEvent(f"{name} must be a finite number, not {json_type(value)}")
+
+    def time(self, *names: str) -> int | None:
+        """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field."""
+        for name in names:
+            value = self.envelope.get(name[9:]) if name.startswith("envelope.") else self.payload.get(name)
+            if value is not None and value != "":
+                return timestamps.parse(value, name)
+        return None
+
+
+class Snapshot(NamedTuple):
+    """A document as it was read, or its absence (`version` and `data` are None)."""
+
+    ref: Ref
+    version: Version | None
+    data: Document | None
+
+
+class Put(NamedTuple):
+    """Write the whole document. `base` is the version it must have now; None means it must be absent."""
+
+    ref: Ref
+    base: Version | None
+    data: Document
+
+
+class Patch(NamedTuple):
+    """Set the named field paths of a document others own, and touch nothing else of it."""
+
+    ref: Ref
+    base: Version
+    fields: Mapping[tuple[str, ...], Any]
+
+
+class Delete(NamedTuple):
+    ref: Ref
+    base: Version
+
+
+Write = Put | Patch | Delete
+
+
+class Committed(NamedTuple):
+    """Everything was applied. `versions` are the new ones, in the order of the writes; None for a delete."""
+
+    versions: Sequence[Version | None]
+
+
+class Conflict(NamedTuple):
+    """Nothing was applied: a precondition failed. `refs` are the culprits, where the store can tell."""
+
+    refs: frozenset[Ref] = frozenset()
+
+
+class Outcome(enum.StrEnum):
+    """What became of an event. Ordered: over several views the one that stands first here is the message's."""
+
+    RETRY = "retry"
+    POISON = "poison"
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    STALE = "stale_ignored"
+    TOO_OLD = "too_old_ignored"
+    FILTERED = "filtered"
+
+
+OUTCOME_RANK = {outcome: rank for rank, outcome in enumerate(Outcome)}
+
+
+class ViewResult(msgspec.Struct, frozen=True):
+    """What became of an event in one view. `stamp` is its own, `winner` the document's afterwards."""
+
+    view: str
+    doc: str
+    outcome: Outcome
+    reason: str
+    stamp: str | None = None
+    winner: str | None = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of a message."""
+
+    outcome: Outcome
+    reason: str
+    topic: str = ""
+    views: list[ViewResult] = []
+    error: BaseException | None = None
+    receipt: str | None = None
+    # What was decoded, for the log line; None where nothing could be.
+    event: Event | None = None
+    # True once the message lies in the letters, so that it may be acknowledged although it is poison.
+    buried: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the store holds what makes an acknowledgement right."""
+        return self.buried or (self.outcome is not Outcome.RETRY and self.outcome is not Outcome.POISON)
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the event log: the delivery, whole, and what became of it."""
+
+    delivery: Delivery
+    topic: str
+    event_id: str | None
+    arrived_at: int
+    result: Result
+    # A replayed letter replaces the poison entry its burial left, so that each message still counts once.
+    replay: bool = False

@@ -1,0 +1,274 @@
+"""plan(items, snapshots, now) → Plan: what to write, and what became of each event. Pure.
+
+The items are taken one by one against a desk of working copies, so a batch has the same outcomes as its events
+would have had alone, while each document is written at most once. Verdicts rest only on documents the plan
+writes, or on stamps, which only grow: so a plan that commits was right, however old its snapshots were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from millpond import timestamps
+from millpond.errors import InvalidEvent, Poison, ViewError
+from millpond.model import (
+    OUTCOME_RANK,
+    Document,
+    LogEntry,
+    Outcome,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    Version,
+    ViewResult,
+    Write,
+)
+from millpond.receipts import Receipts
+from millpond.route import Item, Letter, Target
+from millpond.view import Merge, Tally, View
+
+
+class Plan(NamedTuple):
+    writes: list[Write]
+    log: list[LogEntry]
+    results: list[Result]
+
+
+class Verdict(NamedTuple):
+    """What becomes of one target: the document to write, if any, and the stamp that stands afterwards."""
+
+    outcome: Outcome
+    reason: str
+    document: Document | None = None
+    winner: str | None = None
+
+
+class Desk:
+    """Working copies of the documents a batch touches; remembers what was changed and from which version."""
+
+    def __init__(self, snapshots: Mapping[Ref, Snapshot]) -> None:
+        self._snapshots = snapshots
+        self._changed: dict[Ref, Document] = {}
+
+    def look(self, ref: Ref) -> Document | None:
+        changed = self._changed.get(ref)
+        return changed if changed is not None else self._snapshots[ref].data
+
+    def put(self, ref: Ref, document: Document) -> None:
+        self._changed[ref] = document
+
+    def writes(self) -> list[Write]:
+        return [Put(ref, self._base(ref), document) for ref, document in self._changed.items()]
+
+    def _base(self, ref: Ref) -> Version | None:
+        return self._snapshots[ref].version
+
+
+def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, receipts: Receipts) -> Plan:
+    """`snapshots` must hold every ref of every item."""
+    desk = Desk(snapshots)
+    log: list[LogEntry] = []
+    results: list[Result] = []
+    for item in items:
+        result = _plan_item(item, desk, now, receipts)
+        results.append(result)
+        if result.settled:
+            log.append(_log_entry(item, result))
+    return Plan(desk.writes(), log, results)
+
+
+class Refs(NamedTuple):
+    """The documents an item's plan looks at. `fresh` ones almost never exist yet, so nobody reads them first:
+    the commit asks for their absence, and a conflict tells otherwise.
+    """
+
+    standing: list[Ref]
+    fresh: list[Ref]
+
+
+def refs_of(item: Item) -> Refs:
+    refs = Refs([], [])
+    if item.letter is not None:
+        refs.fresh.append(item.letter.ref)
+        return refs
+    for target in item.targets:
+        if target.settled is None:
+            (refs.fresh if target.view.one_per_event else refs.standing).append(target.ref)
+            if target.receipt is not None:
+                refs.fresh.append(target.receipt)
+    return refs
+
+
+def _log_entry(item: Item, result: Result) -> LogEntry:
+    return LogEntry(
+        delivery=item.delivery,
+        topic=item.topic,
+        event_id=item.event.event_id if item.event is not None else None,
+        arrived_at=item.arrived_at,
+        result=result,
+        replay=item.replay,
+    )
+
+
+def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
+    if item.letter is not None:
+        return _plan_burial(item, item.letter, desk)
+    try:
+        verdicts = [_decide(item, target, desk, now, receipts) for target in item.targets]
+    except Poison as fault:
+        return Result(Outcome.POISON, fault.reason, item.topic, error=fault, event=item.event)
+    except ViewError as fault:
+        return Result(Outcome.RETRY, fault.reason, item.topic, error=fault, event=item.event)
+    # Only now, when no view objected, does anything change: poison in one means applied in none.
+    views = []
+    for target, verdict in zip(item.targets, verdicts, strict=True):
+        if verdict.document is not None:
+            desk.put(target.ref, verdict.document)
+        views.append(
+            ViewResult(
+                target.view.name, target.ref.path, verdict.outcome, verdict.reason, target.stamp, verdict.winner
+            )
+        )
+    receipt = receipts.record(item, verdicts, desk, now)
+    top = views[0] if len(views) == 1 else min(views, key=lambda view: OUTCOME_RANK[view.outcome])
+    return Result(top.outcome, top.reason, item.topic, views, receipt=receipt, event=item.event)
+
+
+def _plan_burial(item: Item, letter: Letter, desk: Desk) -> Result:
+    # A letter that is there already was buried by an earlier delivery whose acknowledgement got lost.
+    if desk.look(letter.ref) is None:
+        desk.put(letter.ref, letter.document)
+    return Result(Outcome.POISON, letter.reason, item.topic, error=item.fault, event=item.event, buried=True)
+
+
+def _decide(item: Item, target: Target, desk: Desk, now: int, receipts: Receipts) -> Verdict:
+    if target.settled is Outcome.TOO_OLD:
+        return Verdict(Outcome.TOO_OLD, "too_old_ignored")
+    if target.settled is Outcome.FILTERED:
+        return Verdict(Outcome.FILTERED, "event_filtered")
+    current = desk.look(target.ref)
+    view = target.view
+    if isinstance(view, Tally):
+        return _decide_tally(item, view, target, current, desk, now, receipts)
+    verdict = (
+        _decide_merge(target, current, now) if isinstance(view, Merge) else _decide_latest(target, current, now)
+    )
+    if verdict.outcome is Outcome.STALE:
+        known = receipts.known(target, desk, now)
+        if known is not None:
+            return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, verdict.winner)
+    return verdict
+
+
+def _decide_latest(target: Target, current: Document | None, now: int) -> Verdict:
+    stored, stored_key = stamp_and_key(target.view, current)
+    stamp = target.stamp
+    if stored is None or stamp > stored:
+        # The greater copy is written whole even when it is the same event again: the document must be the
+        # maximum over all copies, also when two copies that claim to be one event differ.
+        document = _stamped_now(target, target.content, now)
+        if stored_key == target.key:
+            return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, stamp)
+        return Verdict(Outcome.APPLIED, "applied", document, stamp)
+    if stamp == stored:
+        return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
+    return Verdict(Outcome.STALE, "stale_event_ignored", None, stored)
+
+
+def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict:
+    fields = {k: v for k, v in (target.content or {}).items() if k != "source"}
+    holders = _field_holders(target.view, current)
+    won = [name for name in fields if name not in holders or target.stamp > holders[name]["stamp"]]
+    stored = stamp_and_key(target.view, current)[0]
+    if not won:
+        if any(holders[name]["stamp"] == target.stamp for name in fields):
+            return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
+        return Verdict(Outcome.STALE, "stale_event_ignored", None, stored)
+    same_event = all(name in holders and holders[name]["key"] == target.key for name in won)
+    mine = {"stamp": target.stamp, "key": target.key}
+    for name in won:
+        holders[name] = mine
+    newest = current is None or stored is None or target.stamp > stored
+    source = dict(target.source) if newest else {"stamp": stored, **(current or {}).get("source", {})}
+    source["stamps"] = _grouped(holders)
+    document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
+    winner = target.stamp if newest else stored
+    document = _stamped_now(target, document, now)
+    if same_event:
+        return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, winner)
+    return Verdict(Outcome.APPLIED, "applied", document, winner)
+
+
+def _decide_tally(
+    item: Item, view: Tally, target: Target, current: Document | None, desk: Desk, now: int, receipts: Receipts
+) -> Verdict:
+    stored = stamp_and_key(view, current)[0]
+    known = receipts.known(target, desk, now)
+    if known is not None:
+        return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, stored)
+    if target.event_time < receipts.counted_from(now):
+        # Its receipt may have expired, so nobody can say whether it was counted: a person decides.
+        raise InvalidEvent("older than the receipts that would tell whether it was counted", "too_old_to_count")
+    # A round trip through bytes: whatever the fold does to its argument, our copy stays as it was.
+    before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
+    source = before.pop("source", None)
+    try:
+        assert item.event is not None  # noqa: S101 - items with targets have an event
+        document = dict(view.fold(item.event, before))
+    except Poison:
+        raise
+    except Exception as error:
+        raise ViewError(view.name, error) from error
+    newest = stored is None or target.stamp > stored
+    document["source"] = target.source if newest else source
+    document = _stamped_now(target, document, now)
+    return Verdict(Outcome.APPLIED, "applied", document, target.stamp if newest else stored)
+
+
+def _duplicate_reason(target: Target, known: Document) -> str:
+    same_message = known.get("messageId") == target.source["messageId"]
+    return "duplicate_message_noop" if same_message else "duplicate_event_noop"
+
+
+def _stamped_now(target: Target, document: Document | None, now: int) -> Document:
+    assert document is not None  # noqa: S101 - views that are not tallies always have content here
+    if target.view.ingested_at:
+        return {**document, "ingestedAt": timestamps.to_datetime(now)}
+    return document
+
+
+def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str | None]:
+    """The stamp a stored document carries, or the one its view adopts it under."""
+    if current is None:
+        return None, None
+    source = current.get("source")
+    if isinstance(source, dict) and isinstance(source.get("stamp"), str):
+        return source["stamp"], source.get("key")
+    return view.adopt(current), None
+
+
+def _field_holders(view: View, current: Document | None) -> dict[str, Document]:
+    """Which stamp, and which event, each field of a merged document came from."""
+    if current is None:
+        return {}
+    source = current.get("source")
+    if isinstance(source, dict) and isinstance(source.get("stamps"), list):
+        return {name: group for group in source["stamps"] for name in group["fields"]}
+    adopted = view.adopt(current)
+    if adopted is None:
+        return {}
+    return {name: {"stamp": adopted, "key": None} for name in current if name not in {"source", "ingestedAt"}}
+
+
+def _grouped(holders: Mapping[str, Document]) -> list[Document]:
+    """One entry per stamp with the fields it holds: a document names each stamp once, not once a field."""
+    groups: dict[str, Document] = {}
+    for name in sorted(holders):
+        holder = holders[name]
+        group = groups.setdefault(holder["stamp"], {"stamp": holder["stamp"], "key": holder["key"], "fields": []})
+        group["fields"].append(name)
+    return [groups[stamp] for stamp in sorted(groups, reverse=True)]

@@ -1,0 +1,58 @@
+"""The store port: two methods. Everything Millpond promises rests on what is written here.
+
+`Store` is what the engine uses. `Catalog` is what only people need: looking around, counting, sweeping.
+One contract suite (`tests/contract`) holds for every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from millpond.model import Committed, Conflict, LogEntry, Ref, Snapshot, Write
+
+
+class Store(Protocol):
+    """Firestore's optimistic model, and no more.
+
+    Errors: `Unavailable` (nobody can say whether a commit was applied: read again), `AccessDenied`,
+    `WriteRefused` (nothing was applied, and never will be).
+    """
+
+    # How many commits may run at once. One where the store has one writer anyway: waiting work then
+    # gathers into a bigger batch instead of a queue of small ones.
+    commits_in_flight_max: int
+    # Whether `commit` keeps the event log.
+    keeps_log: bool
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        """Every ref, in order, each as of a moment after the call began."""
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        """Apply all writes and append to the log, durably, or nothing at all.
+
+        At most one write per document. A log entry whose message is already there is passed over.
+        """
+
+
+class Catalog(Protocol):
+    """What people look at. Never used to decide what becomes of an event."""
+
+    async def collections(self) -> list[tuple[str, int]]:
+        """Every collection path that holds documents, and how many."""
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        """Documents by id, those after `after` first."""
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        """Log entries with this message id or event id, oldest first."""
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        """The log's entries by topic and outcome."""
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        """Delete what has expired, and log entries older than `events_before`; how many."""
+
+
+class StoreWithCatalog(Store, Catalog, Protocol):
+    async def close(self) -> None: ...

@@ -1,0 +1,97 @@
+"""Receipts: the ledger's record of what became of an event. Pure.
+
+One document per logical event serves both tiers of deduplication. Last-write-wins documents never need it (a
+receipt only tells a duplicate from a stale event there); a tally rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from millpond import timestamps
+from millpond.model import OUTCOME_RANK, Document, Outcome, Ref
+
+if TYPE_CHECKING:
+    from millpond.plan import Desk, Verdict
+    from millpond.route import Item, Target
+
+_COUNTS = frozenset({Outcome.APPLIED, Outcome.STALE})
+
+
+class Receipts(msgspec.Struct, frozen=True):
+    """How long receipts are kept, and how far clocks may lie apart, in microseconds."""
+
+    keep: int = 7 * timestamps.DAY_US
+    clock_skew: int = 300 * timestamps.SECOND_US
+
+    def counted_from(self, now: int) -> int:
+        """Events from here on are sure to have a living receipt if they were ever counted.
+
+        A receipt lives until at least `event time + keep`; the skew covers another instance's faster clock.
+        """
+        return now - self.keep + self.clock_skew
+
+    def known(self, target: Target, desk: Desk, now: int) -> Document | None:
+        """The receipt that says this view has already had this event."""
+        if target.receipt is None:
+            return None
+        receipt = desk.look(target.receipt)
+        if receipt is None or not self._alive(receipt, now):
+            return None
+        views = receipt.get("views")
+        if not isinstance(views, dict):
+            # `ops_dedupe/{messageId}` as an earlier consumer wrote it: it names no views and stands for all.
+            return receipt
+        entry = views.get(target.view.name)
+        return receipt if entry is not None and entry["outcome"] in _COUNTS else None
+
+    def record(self, item: Item, verdicts: Sequence[Verdict], desk: Desk, now: int) -> str | None:
+        """Put a receipt on the desk for each logical key of the item that lacks one; the first one's path."""
+        first: str | None = None
+        entries: dict[Ref, dict[str, Document]] = {}
+        for target, verdict in zip(item.targets, verdicts, strict=True):
+            if target.receipt is None or target.settled is not None:
+                continue
+            first = first or target.receipt.path
+            # A duplicate has its receipt already; trying to write it again would only make a conflict.
+            if verdict.outcome in _COUNTS:
+                entries.setdefault(target.receipt, {})[target.view.name] = {
+                    "document": target.ref.path,
+                    "outcome": str(verdict.outcome),
+                    "reason": verdict.reason,
+                    "stamp": target.stamp,
+                    "winner": verdict.winner,
+                }
+        for ref, views in entries.items():
+            self._put(item, ref, views, desk, now)
+        return first
+
+    def _put(self, item: Item, ref: Ref, views: dict[str, Document], desk: Desk, now: int) -> None:
+        current = desk.look(ref)
+        if current is not None and self._alive(current, now):
+            known = current.get("views")
+            if not isinstance(known, dict) or all(name in known for name in views):
+                return
+            views = {**views, **known}
+        event_time = max(target.event_time for target in item.targets if target.receipt == ref)
+        outcomes = sorted((Outcome(view["outcome"]) for view in views.values()), key=OUTCOME_RANK.__getitem__)
+        desk.put(
+            ref,
+            {
+                "messageId": item.delivery.message_id,
+                "topic": item.topic,
+                "outcome": str(outcomes[0]),
+                "reason": next(iter(views.values()))["reason"],
+                "views": views,
+                "createdAt": timestamps.to_datetime(now),
+                "expireAt": timestamps.to_datetime(max(now, event_time) + self.keep),
+            },
+        )
+
+    def _alive(self, receipt: Document, now: int) -> bool:
+        """TTL deletion lags by up to a day, so the date is compared here too."""
+        expires = receipt.get("expireAt")
+        return expires is None or timestamps.from_datetime(expires) > now

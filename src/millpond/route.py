@@ -1,0 +1,251 @@
+"""Delivery → Item: decoded, its topic known, and for each view that applies a Target ready to be planned.
+
+Pure: everything is a function of the message and the settings. What is wrong with a message is recorded on the
+item, not raised, so that the engine has one place that decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millpond import timestamps
+from millpond.decode import Payload, decode_payload
+from millpond.errors import Poison, UnroutableEvent, ViewError, WriteRefused
+from millpond.ids import encode_id
+from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
+from millpond.shape import canonical_json
+from millpond.stamp import clamp_event_time, encode_stamp
+from millpond.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
+
+RECEIPT_COLLECTION = "ops_dedupe"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One event's business with one view."""
+
+    view: View
+    ref: Ref
+    stamp: str
+    # The logical event: equal for a message and its republished copies.
+    key: str
+    event_time: int
+    source: Document
+    # The document of a `Latest` view, the fields of a `Merge` view.
+    content: Document | None
+    receipt: Ref | None
+    # Decided by the message alone: too old, or not wanted.
+    settled: Outcome | None = None
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter, ready to be stored: the delivery kept whole, with why."""
+
+    ref: Ref
+    document: Document
+    reason: str
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One delivery on its way through the engine."""
+
+    delivery: Delivery
+    topic: str
+    arrived_at: int
+    event: Event | None = None
+    targets: Sequence[Target] = ()
+    fault: Poison | ViewError | WriteRefused | None = None
+    replay: bool = False
+    # Set once it is decided that the message is buried: then nothing else happens to it.
+    letter: Letter | None = None
+
+    def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
+        """The answer while the store holds nothing for it."""
+        return Result(outcome, reason, self.topic, error=error, event=self.event)
+
+
+class RouteRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings routing depends on."""
+
+    env: str
+    routes: Mapping[str, Mapping[str, str]] = {}
+    subscription_topics: Mapping[str, str] = {}
+    source_topic: str | None = None
+    max_future_skew: int = 300 * timestamps.SECOND_US
+    receipts_by_message: bool = False
+
+
+class Router:
+    def __init__(self, views: Sequence[View], rules: RouteRules) -> None:
+        self.views = tuple(views)
+        self._rules = rules
+        self._by_topic: dict[str, list[View]] = {}
+        self._topic_of_type: dict[str, str] = {}
+        for view in views:
+            for topic in view.topics:
+                self._by_topic.setdefault(topic, []).append(view)
+            for event_type in view.event_types:
+                self._topic_of_type.setdefault(event_type, view.topics[0])
+
+    def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False) -> Item:
+        topic, event = "", None
+        try:
+            payload = decode_payload(delivery)
+            kind, topic = self._resolve_topic(delivery, payload)
+            event = Event(
+                message_id=delivery.message_id,
+                publish_time=delivery.publish_time,
+                topic=topic,
+                payload=payload.payload,
+                envelope=payload.envelope,
+                attributes=delivery.attributes,
+                event_type=payload.event_type,
+                event_id=payload.event_id,
+            )
+            targets = [self._target(view, event) for view in self._by_topic[kind]]
+        except (Poison, ViewError) as fault:
+            return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay)
+        return Item(delivery, topic, arrived_at, event, targets, replay=replay)
+
+    def _resolve_topic(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
+        """(which views, the topic's name as recorded). Names no view knows fall through to the next source."""
+        rules = self._rules
+        subscription = delivery.subscription
+        short = subscription.rpartition("/")[2]
+        route = rules.routes.get(subscription) or rules.routes.get(short)
+        if route is not None:
+            topic = _short(route.get("topic") or route["kind"])
+            kind = self._known(route.get("kind") or topic)
+            if kind is not None:
+                return kind, topic
+        outer = payload.outer
+        for name in (
+            delivery.attributes.get("topic"),
+            outer.get("topic"),
+            outer.get("pubsubTopic"),
+            outer.get("sourceTopic"),
+            rules.subscription_topics.get(subscription) or rules.subscription_topics.get(short),
+            rules.source_topic,
+            payload.event_type,
+        ):
+            kind = self._known(name) if name else None
+            if kind is not None:
+                return kind, kind
+        for view in self.views:
+            if view.matches(payload.payload):
+                return view.topics[0], view.topics[0]
+        raise UnroutableEvent(
+            "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
+            "SUBSCRIPTION_TOPIC_MAP for its subscription"
+        )
+
+    def _known(self, name: Any) -> str | None:
+        if not isinstance(name, str):
+            return None
+        name = _short(name)
+        return name if name in self._by_topic else self._topic_of_type.get(name)
+
+    def _target(self, view: View, event: Event) -> Target:
+        try:
+            return self._build_target(view, event)
+        except Poison:
+            raise
+        except Exception as error:
+            raise ViewError(view.name, error) from error
+
+    def _build_target(self, view: View, event: Event) -> Target:
+        rules, published = self._rules, event.publish_time
+        own_time = view.time_of(event)
+        event_time = published if own_time is None else own_time
+        sequence = view.sequence_of(event)
+        stamp = encode_stamp(
+            clamp_event_time(event_time, published, rules.max_future_skew),
+            sequence,
+            published,
+            event.message_id,
+            sequence_first=view.sequence_first,
+        )
+        key = logical_key(event, own_time, sequence)
+        ref = Ref(view.collection_of(event), encode_id(*view.key_of(event)))
+        source = _provenance(event, stamp, key)
+        content, wanted = _content(view, event, ref)
+        settled = None if wanted else Outcome.FILTERED
+        if wanted and view.late_after_s:
+            late_us = round(view.late_after_s * timestamps.SECOND_US)
+            if view.late_time_of(event, event_time) < published - late_us:
+                settled = Outcome.TOO_OLD
+        if content is not None:
+            if view.retention_days is not None:
+                keep_us = round(view.retention_days * timestamps.DAY_US)
+                content["expireAt"] = timestamps.to_datetime(published + keep_us)
+            # A view may add to `source` (a bar's revisionAt), never replace what ordering rests on.
+            content["source"] = {**content["source"], **source} if "source" in content else source
+        receipt = self._receipt(event, key) if view.receipts else None
+        return Target(view, ref, stamp, key, event_time, source, content, receipt, settled)
+
+    def _receipt(self, event: Event, key: str) -> Ref:
+        if self._rules.receipts_by_message:
+            return Ref(RECEIPT_COLLECTION, encode_id(event.message_id))
+        return Ref(RECEIPT_COLLECTION, encode_id(self._rules.env, event.topic, key))
+
+
+def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:
+    """52 characters that are equal for a message and its republished copies, and for nothing else.
+
+    An eventId alone would not do: producers reuse one for every update of a thing. A payload without any time
+    of its own cannot be told from an honest repetition, so there each message is an event.
+    """
+    if event.event_id is not None:
+        identity = f"id\0{event.event_id}\0{own_time}\0{sequence}".encode()
+    else:
+        mark = f"\0{own_time}" if own_time is not None else f"\0\0{event.message_id}"
+        identity = canonical_json(event.payload) + mark.encode()
+    return base64.b32encode(hashlib.sha256(identity).digest())[:52].decode()
+
+
+def _short(topic: str) -> str:
+    return topic.rpartition("/")[2]
+
+
+def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:
+    """(what the view makes of the event, whether it wants it at all)."""
+    if isinstance(view, Latest):
+        document = view.document(event)
+        if document is DELETE:
+            return dict(TOMBSTONE), True
+        return _checked(document, ref), document is not None
+    if isinstance(view, Merge):
+        fields = view.fields(event)
+        return _checked(fields, ref), bool(fields)
+    assert isinstance(view, Tally)  # noqa: S101 - the loader admits no other kind
+    return None, view.wants(event)
+
+
+def _checked(document: Any, ref: Ref) -> Document | None:
+    if document is not None and type(document) is not dict:
+        raise TypeError(f"{ref.collection}: a view must return a dict or None, not {type(document).__name__}")
+    return document
+
+
+def _provenance(event: Event, stamp: str, key: str) -> Document:
+    source = {
+        "topic": event.topic,
+        "messageId": event.message_id,
+        "publishedAt": timestamps.to_datetime(event.publish_time),
+        "stamp": stamp,
+        "key": key,
+    }
+    envelope = event.envelope
+    if envelope:
+        producer = {
+            name: envelope[name]
+            for name in ("agent_name", "git_sha", "trace_id")
+            if isinstance(envelope.get(name), str)
+        }
+        if producer:
+            source["producer"] = producer
+    return source

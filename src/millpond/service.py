@@ -1,0 +1,110 @@
+"""One place where the parts become a running service: store, views, engine, letters, log, metrics.
+
+The server, the commands that work on a store directly, and the tests all build it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import BinaryIO
+
+from millpond import timestamps
+from millpond.engine import Engine
+from millpond.errors import StoreError
+from millpond.letters.in_store import COLLECTION, StoredLetters
+from millpond.log import Log
+from millpond.metrics import Metrics
+from millpond.model import Ref, Result
+from millpond.ports import StoreWithCatalog
+from millpond.route import Router
+from millpond.settings import Settings
+from millpond.stores.memory import MemoryStore
+from millpond.stores.sqlite import SqliteStore
+from millpond.views import load_views
+
+SWEEP_EVERY_S = 60.0
+_PROBE = Ref("ops_services", "probe")
+
+
+def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
+    path = settings.store_path
+    if path is None:
+        return MemoryStore()
+    return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
+
+
+class Service:
+    def __init__(
+        self,
+        settings: Settings,
+        store: StoreWithCatalog,
+        log_stream: BinaryIO,
+        wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.metrics = Metrics()
+        self.log = Log(log_stream, env=settings.env, metrics=self.metrics)
+        self.views = load_views(settings)
+        self._wall_clock = wall_clock
+        self.letters = StoredLetters(
+            store,
+            keep=round(settings.letter_ttl_days * timestamps.DAY_US),
+            wall_clock=wall_clock,
+            metrics=self.metrics,
+        )
+        self.engine = Engine(
+            store=store,
+            router=Router(self.views, settings.route_rules()),
+            undertaker=self.letters,
+            rules=settings.engine_rules(),
+            metrics=self.metrics,
+            wall_clock=wall_clock,
+        )
+        self.metrics.watch(
+            "millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting
+        )
+
+    async def replay_letter(self, letter_id: str) -> Result | None:
+        """Send a letter's message through the engine again, as it was; None where there is no such letter."""
+        ref = Ref(COLLECTION, letter_id)
+        opened = await self.letters.open_letter(ref)
+        if opened is None:
+            return None
+        result = await self.engine.handle(opened[1], replay=True)
+        if result.settled:
+            await self.letters.note_replay(ref, result)
+        return result
+
+    async def store_answers(self) -> bool:
+        try:
+            await self.store.read([_PROBE])
+        except StoreError:
+            return False
+        return True
+
+    async def sweep_for_ever(self) -> None:
+        """Delete what has expired, in small bites, once a minute."""
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            try:
+                await self.sweep()
+            except StoreError as error:
+                self.log.note("WARNING", f"the sweep of expired documents failed: {error}")
+
+    async def sweep(self) -> int:
+        days = self.settings.event_log_ttl_days
+        now = self._wall_clock()
+        before = None if days is None else now - round(days * timestamps.DAY_US)
+        total = 0
+        while swept := await self.store.sweep(now, before):
+            total += swept
+            await asyncio.sleep(0)
+        return total
+
+    async def close(self) -> None:
+        await self.engine.drain()
+        await self.store.close()
+        self.log.close()

@@ -1,0 +1,112 @@
+"""How the text of an environment variable becomes a value. Each raises ValueError with what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+Parse = Callable[[str], Any]
+
+
+def text(allowed: str = "any text but none") -> Parse:
+    def parsed(value: str) -> str:
+        if not value.strip():
+            raise ValueError(allowed)
+        return value.strip()
+
+    return parsed
+
+
+def optional(value: str) -> str | None:
+    return value.strip() or None
+
+
+def whole(low: int, high: int) -> Parse:
+    def parsed(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return number
+
+    return parsed
+
+
+def number(low: float, high: float, *, off: bool = False) -> Parse:
+    def parsed(value: str) -> float | None:
+        if off and value.strip().lower() in {"off", ""}:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not low <= number <= high:
+            raise ValueError(f"a number from {low:g} to {high:g}" + (", or off" if off else ""))
+        return number
+
+    return parsed
+
+
+def one_of(*allowed: str) -> Parse:
+    def parsed(value: str) -> str:
+        if value not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return value
+
+    return parsed
+
+
+def on_off(value: str) -> bool:
+    words = {
+        "on": True,
+        "true": True,
+        "1": True,
+        "yes": True,
+        "off": False,
+        "false": False,
+        "0": False,
+        "no": False,
+    }
+    if value.strip().lower() not in words:
+        raise ValueError("on or off")
+    return words[value.strip().lower()]
+
+
+def store(value: str) -> str:
+    if value == "memory" or (value.startswith("sqlite:") and value.removeprefix("sqlite:").strip()):
+        return value
+    raise ValueError("sqlite:PATH, or memory (nothing is kept)")
+
+
+def modules(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if not all(part.isidentifier() for name in names for part in name.split(".")):
+        raise ValueError("names of Python modules, separated by commas")
+    return names
+
+
+def topic_map(value: str) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(value or "{}", type=dict[str, str])
+    except (msgspec.MsgspecError, RecursionError):
+        raise ValueError('a JSON object, subscription to topic: {"my-subscription": "market-ticks"}') from None
+
+
+class _Route(msgspec.Struct, forbid_unknown_fields=True):
+    kind: str = ""
+    topic: str = ""
+
+
+def routes(value: str) -> dict[str, dict[str, str]]:
+    allowed = 'a JSON object, subscription to kind and topic: {"my-sub": {"kind": "market-ticks", "topic": "t"}}'
+    try:
+        routes = msgspec.json.decode(value or "{}", type=dict[str, _Route])
+    except (msgspec.MsgspecError, RecursionError):
+        raise ValueError(allowed) from None
+    if any(not route.kind and not route.topic for route in routes.values()):
+        raise ValueError(allowed)
+    return {name: {"kind": route.kind or route.topic, "topic": route.topic} for name, route in routes.items()}

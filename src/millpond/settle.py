@@ -1,0 +1,39 @@
+"""Outcome → acknowledgement: one place that says which message is finished and which comes again. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from millpond.errors import AccessDenied, Overloaded, WriteRefused
+from millpond.model import Outcome, Result
+
+
+class Settlement(NamedTuple):
+    http_status: int | None
+    ack_action: str | None
+    severity: str
+    retryable: bool
+
+
+ACKNOWLEDGED = 200
+
+
+def settle_push(result: Result) -> Settlement:
+    """Pub/Sub takes 200 for done and everything else for "again"."""
+    if result.settled:
+        return Settlement(ACKNOWLEDGED, None, _severity(result), retryable=False)
+    if result.outcome is Outcome.POISON:
+        return Settlement(400, None, "ERROR", retryable=False)
+    status = 429 if isinstance(result.error, Overloaded) and result.reason == Overloaded.reason else 503
+    return Settlement(status, None, _severity(result), retryable=True)
+
+
+def _severity(result: Result) -> str:
+    error = result.error
+    if isinstance(error, WriteRefused):
+        return "ALERT"
+    if isinstance(error, AccessDenied):
+        return "CRITICAL"
+    if result.outcome is Outcome.POISON or result.outcome is Outcome.RETRY:
+        return "ERROR"
+    return "INFO"

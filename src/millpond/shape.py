@@ -1,0 +1,141 @@
+"""What a document may hold, checked before anything is sent, and alike for every store.
+
+The rules are Firestore's, enforced on the embedded store too: a document that is right on one store is right on
+the other, and the real service's limits are met before the real service is.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from millpond.errors import WriteRefused
+from millpond.ids import ID_BYTES_MAX
+from millpond.model import Document, Ref
+
+DOCUMENT_BYTES_MAX = 1_048_576
+DEPTH_MAX = 20
+FIELD_NAME_BYTES_MAX = 1_500
+INTEGER_MAX = 2**63 - 1
+INTEGER_MIN = -(2**63)
+
+_SCALARS = frozenset({str, bool, float, bytes, type(None)})
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+def encode_document(ref: Ref, data: Document) -> bytes:
+    """The document as bytes (MessagePack, times as timestamps), or WriteRefused with what is wrong with it."""
+    fault = find_fault(data)
+    if fault:
+        raise WriteRefused(f"{ref.path}: {fault}", code="INVALID_ARGUMENT")
+    try:
+        encoded = _encode(data)
+    except UnicodeEncodeError:
+        raise WriteRefused(f"{ref.path}: text holds a lone surrogate", code="INVALID_ARGUMENT") from None
+    if len(encoded) > DOCUMENT_BYTES_MAX:
+        raise WriteRefused(
+            f"{ref.path}: {len(encoded)} bytes, over the {DOCUMENT_BYTES_MAX} a document may have",
+            code="INVALID_ARGUMENT",
+        )
+    return encoded
+
+
+def decode_document(encoded: bytes) -> Document:
+    return _decode(encoded)
+
+
+def patched(document: Document, fields: Mapping[tuple[str, ...], Any]) -> Document:
+    """A copy with the named field paths set; maps on the way are made where they are missing."""
+    result = dict(document)
+    for path, value in fields.items():
+        level = result
+        for name in path[:-1]:
+            below = level.get(name)
+            level[name] = dict(below) if isinstance(below, dict) else {}
+            level = level[name]
+        level[path[-1]] = value
+    return result
+
+
+def check_ref(ref: Ref) -> None:
+    """A path a store would refuse is refused here, with the same error everywhere."""
+    for part in (*ref.collection.split("/"), ref.id):
+        if (
+            not part
+            or part in {".", ".."}
+            or (part.startswith("__") and part.endswith("__"))
+            or len(part.encode(errors="surrogatepass")) > ID_BYTES_MAX
+        ):
+            raise WriteRefused(f"{ref.path:.120}: not a legal document path", code="INVALID_ARGUMENT")
+    if "/" in ref.id or ref.collection.count("/") % 2:
+        raise WriteRefused(f"{ref.path:.120}: not a legal document path", code="INVALID_ARGUMENT")
+
+
+def find_fault(value: Document, depth: int = 1) -> str | None:
+    """What makes this map unrepresentable, or None."""
+    for name, item in value.items():
+        if name.startswith("__") and name.endswith("__"):
+            return f"the field name {name!r:.80} is reserved"
+        if not name or len(name) * 4 > FIELD_NAME_BYTES_MAX:
+            fault = _name_fault(name)
+            if fault:
+                return fault
+        if type(item) not in _SCALARS:
+            fault = _value_fault(item, depth)
+            if fault:
+                return fault
+    return None
+
+
+def representable(value: Any) -> Any:
+    """A payload's value as it is, or as canonical JSON text where a document could not hold it."""
+    if type(value) in _SCALARS:
+        return value
+    # It will stand one level down, as one of the document's fields.
+    return canonical_json(value).decode() if _value_fault(value, depth=1) else value
+
+
+def canonical_json(value: Any) -> bytes:
+    """The same bytes for the same value: sorted keys, no white space."""
+    return _canonical(value)
+
+
+def _name_fault(name: str) -> str | None:
+    if not name:
+        return "a field name is empty"
+    if len(name.encode(errors="surrogatepass")) > FIELD_NAME_BYTES_MAX:
+        return f"the field name {name[:40]!r}… is over {FIELD_NAME_BYTES_MAX} bytes"
+    return None
+
+
+def _value_fault(item: Any, depth: int) -> str | None:
+    kind = type(item)
+    if kind is int:
+        return None if INTEGER_MIN <= item <= INTEGER_MAX else f"the integer {item!r:.40} is over 64 bits"
+    if kind is dict:
+        return f"maps nest deeper than {DEPTH_MAX}" if depth >= DEPTH_MAX else find_fault(item, depth + 1)
+    if kind is list:
+        return _list_fault(item, depth)
+    if kind is dt.datetime:
+        return None if item.tzinfo is not None else "a time has no zone"
+    return f"{kind.__name__} is not a type a document can hold"
+
+
+def _list_fault(items: list[Any], depth: int) -> str | None:
+    if depth >= DEPTH_MAX:
+        return f"maps nest deeper than {DEPTH_MAX}"
+    for item in items:
+        kind = type(item)
+        if kind in _SCALARS:
+            continue
+        if kind is list:
+            return "a list stands directly inside a list"
+        fault = _value_fault(item, depth + 1)
+        if fault:
+            return fault
+    return None

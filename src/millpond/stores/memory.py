@@ -1,0 +1,91 @@
+"""The store port over a dict: the contract in its shortest form, for tests and simulation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from millpond import timestamps
+from millpond.model import Committed, Conflict, Document, LogEntry, Patch, Put, Ref, Snapshot, Write
+from millpond.shape import check_ref, decode_document, encode_document, patched
+
+
+class MemoryStore:
+    commits_in_flight_max = 8
+    keeps_log = True
+
+    def __init__(self) -> None:
+        self._documents: dict[Ref, tuple[int, bytes]] = {}
+        self._log: dict[tuple[str, str], LogEntry] = {}
+        self._version = 0
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        return [self._snapshot(ref) for ref in refs]
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        for write in writes:
+            check_ref(write.ref)
+        wrong = frozenset(write.ref for write in writes if self._snapshot(write.ref).version != write.base)
+        if wrong:
+            return Conflict(wrong)
+        bodies = [self._body(write) for write in writes]
+        self._version += 1
+        for write, body in zip(writes, bodies, strict=True):
+            if body is None:
+                del self._documents[write.ref]
+            else:
+                self._documents[write.ref] = (self._version, body)
+        for entry in log:
+            self._append(entry)
+        return Committed([None if body is None else self._version for body in bodies])
+
+    async def collections(self) -> list[tuple[str, int]]:
+        return sorted(Counter(ref.collection for ref in self._documents).items())
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        refs = sorted(ref for ref in self._documents if ref.collection == collection and ref.id > (after or ""))
+        return [self._snapshot(ref) for ref in refs[:limit]]
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        return [e for e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        counts: dict[str, dict[str, int]] = {}
+        for (topic, outcome), n in Counter((e.topic, str(e.result.outcome)) for e in self._log.values()).items():
+            counts.setdefault(topic, {})[outcome] = n
+        return counts
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        dead = [ref for ref in self._documents if _expired(self._snapshot(ref).data, now)]
+        for ref in dead:
+            del self._documents[ref]
+        old = [key for key, e in self._log.items() if events_before is not None and e.arrived_at < events_before]
+        for key in old:
+            del self._log[key]
+        return len(dead) + len(old)
+
+    async def close(self) -> None:
+        pass
+
+    def _snapshot(self, ref: Ref) -> Snapshot:
+        version, body = self._documents.get(ref, (None, None))
+        return Snapshot(ref, version, None if body is None else decode_document(body))
+
+    def _body(self, write: Write) -> bytes | None:
+        if isinstance(write, Put):
+            return encode_document(write.ref, write.data)
+        if isinstance(write, Patch):
+            return encode_document(write.ref, patched(self._snapshot(write.ref).data or {}, write.fields))
+        return None
+
+    def _append(self, entry: LogEntry) -> None:
+        message_id = entry.delivery.message_id
+        if entry.replay:
+            for key in [k for k, e in self._log.items() if k[0] == message_id and e.result.outcome == "poison"]:
+                del self._log[key]
+        self._log.setdefault((message_id, entry.topic), entry)
+
+
+def _expired(document: Document | None, now: int) -> bool:
+    expires = (document or {}).get("expireAt")
+    return expires is not None and timestamps.from_datetime(expires) <= now

@@ -1,0 +1,167 @@
+"""The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread.
+
+A commit is one transaction and one fsync, however many messages share it. Events go into an append-only table
+with small indexes; documents are MessagePack, so that a document read back equals the document written, types
+included. People's reads use a connection and a thread of their own and never wait for the writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from millpond import timestamps
+from millpond.errors import StoreError
+from millpond.model import (
+    Committed,
+    Conflict,
+    Delete,
+    Document,
+    LogEntry,
+    Patch,
+    Put,
+    Ref,
+    Snapshot,
+    Write,
+)
+from millpond.shape import check_ref, decode_document, encode_document, patched
+from millpond.stores import sqlite_log, sqlite_schema
+from millpond.stores import sqlite_rows as rows
+from millpond.stores.sqlite_errors import translate
+
+T = TypeVar("T")
+_SWEEP_ROWS = 1_000
+
+
+class SqliteStore:
+    commits_in_flight_max = 1
+
+    def __init__(self, path: Path | str, *, keeps_log: bool = True, read_only: bool = False) -> None:
+        self.keeps_log = keeps_log
+        self._read_only = read_only
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        try:
+            if not read_only:
+                self._write_connection = sqlite_schema.open_writer(path)
+            self._read_connection = sqlite_schema.open_reader(path)
+        except apsw.Error as error:
+            raise translate(error) from error
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        return await self._on(self._reader, self._read, refs)
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        if self._read_only:
+            raise StoreError("the store was opened for reading only")
+        return await self._on(self._writer, self._commit, writes, log)
+
+    async def collections(self) -> list[tuple[str, int]]:
+        return await self._on(self._reader, self._rows, rows.COLLECTIONS, ())
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        sql, bindings = rows.page(collection, limit, after)
+        page = await self._on(self._reader, self._rows, sql, bindings)
+        return [Snapshot(Ref(collection, row[0]), row[1], decode_document(row[2])) for row in page]
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        found = await self._on(self._reader, self._rows, sqlite_log.FIND, (any_id, any_id))
+        return [sqlite_log.decode_row(row) for row in found]
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        counts: dict[str, dict[str, int]] = {}
+        for topic, outcome, n in await self._on(self._reader, self._rows, sqlite_log.COUNT, ()):
+            counts.setdefault(topic, {})[outcome] = n
+        return counts
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        return await self._on(self._writer, self._sweep, now, events_before)
+
+    async def close(self) -> None:
+        """Finish what is running, then fold the write-ahead log back into the file."""
+        await self._on(self._reader, self._read_connection.close)
+        if not self._read_only:
+            await self._on(self._writer, self._write_connection.close)
+        self._writer.shutdown()
+        self._reader.shutdown()
+
+    async def _on(self, executor: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, call, *args)
+        except apsw.Error as error:
+            raise translate(error) from error
+
+    def _rows(self, sql: str, bindings: tuple[Any, ...]) -> list[Any]:
+        return self._read_connection.execute(sql, bindings).fetchall()
+
+    def _read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        connection = self._read_connection
+        # One transaction, so that all of them are of one moment.
+        connection.execute("BEGIN")
+        try:
+            return [_snapshot(connection, ref) for ref in refs]
+        finally:
+            connection.execute("COMMIT")
+
+    def _commit(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
+        connection = self._write_connection
+        for write in writes:
+            check_ref(write.ref)
+        puts = [write for write in writes if isinstance(write, Put)]
+        # Encoded before the transaction begins: what cannot be stored is refused while nothing is held.
+        bodies = [(encode_document(put.ref, put.data), _expire_at(put.data)) for put in puts]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            # Asked each time: after a failed COMMIT nobody else can say which versions exist.
+            version = sqlite_schema.last_version(connection) + 1
+            applied = rows.put_all(connection, puts, bodies, version)
+            for write in writes:
+                if isinstance(write, Patch):
+                    applied += _patch(connection, write, version)
+                elif isinstance(write, Delete):
+                    applied += rows.delete(connection, write.ref, write.base)
+            if applied != len(writes):
+                connection.execute("ROLLBACK")
+                return Conflict(frozenset(w.ref for w in writes if rows.fetch(connection, w.ref)[0] != w.base))
+            sqlite_log.append(connection, log)
+            sqlite_schema.set_last_version(connection, version)
+            connection.execute("COMMIT")
+        except BaseException:
+            # After SQLITE_FULL and some I/O errors the transaction is gone already.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return Committed([None if isinstance(write, Delete) else version for write in writes])
+
+    def _sweep(self, now: int, events_before: int | None) -> int:
+        connection = self._write_connection
+        with connection:
+            swept = rows.sweep(connection, now, _SWEEP_ROWS)
+            if events_before is not None:
+                swept += sqlite_log.sweep(connection, events_before, _SWEEP_ROWS)
+        return swept
+
+
+def _patch(connection: apsw.Connection, write: Patch, version: int) -> int:
+    found = _snapshot(connection, write.ref)
+    if found.data is None or found.version != write.base:
+        return 0
+    data = patched(found.data, write.fields)
+    put = Put(write.ref, write.base, data)
+    return rows.put_all(connection, [put], [(encode_document(write.ref, data), _expire_at(data))], version)
+
+
+def _snapshot(connection: apsw.Connection, ref: Ref) -> Snapshot:
+    version, body = rows.fetch(connection, ref)
+    return Snapshot(ref, version, None if body is None else decode_document(body))
+
+
+def _expire_at(data: Document) -> int | None:
+    value = data.get("expireAt")
+    return timestamps.from_datetime(value) if isinstance(value, dt.datetime) else None

@@ -1,0 +1,99 @@
+"""The event log as rows: each message once, whole, with its outcome; counts kept beside it in the same commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from millpond.model import Delivery, LogEntry, Outcome, Result, ViewResult
+
+_COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
+FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY seq"  # noqa: S608
+COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
+_INSERT = f"INSERT INTO events({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def append(connection: apsw.Connection, log: Sequence[LogEntry]) -> None:
+    """Append what is not there yet. Must run inside the commit's transaction."""
+    groups: dict[tuple[str, Outcome], list[tuple[Any, ...]]] = {}
+    for entry in log:
+        if entry.replay:
+            _remove_poison(connection, entry.delivery.message_id)
+        groups.setdefault((entry.topic, entry.result.outcome), []).append(_encode_row(entry))
+    for (topic, outcome), rows in groups.items():
+        before = connection.total_changes()
+        connection.executemany(_INSERT, rows)
+        _count(connection, topic, outcome, connection.total_changes() - before)
+
+
+def sweep(connection: apsw.Connection, before: int, limit: int) -> int:
+    """Remove the oldest entries that arrived before `before`."""
+    rows = connection.execute(
+        "SELECT seq, topic, outcome FROM (SELECT seq, topic, outcome, arrived_at FROM events ORDER BY seq LIMIT ?)"
+        " WHERE arrived_at < ?",
+        (limit, before),
+    ).fetchall()
+    _remove(connection, rows)
+    return len(rows)
+
+
+def decode_row(row: Sequence[Any]) -> LogEntry:
+    message_id, topic, event_id, arrived_at, outcome, body = row
+    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views = _decode(body)
+    delivery = Delivery(
+        message_id=message_id,
+        publish_time=published,
+        data=data,
+        attributes=attributes,
+        subscription=subscription,
+        ordering_key=ordering_key,
+        attempt=attempt,
+        data_fault=fault,
+    )
+    results = [ViewResult(v[0], v[1], Outcome(v[2]), *v[3:]) for v in views]
+    result = Result(Outcome(outcome), reason, topic, results, buried=outcome == Outcome.POISON)
+    return LogEntry(delivery=delivery, topic=topic, event_id=event_id, arrived_at=arrived_at, result=result)
+
+
+def _encode_row(entry: LogEntry) -> tuple[Any, ...]:
+    delivery, result = entry.delivery, entry.result
+    body = _encode(
+        (
+            delivery.publish_time,
+            delivery.data,
+            delivery.attributes,
+            delivery.subscription,
+            delivery.ordering_key,
+            delivery.attempt,
+            delivery.data_fault,
+            result.reason,
+            [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
+        )
+    )
+    return (delivery.message_id, entry.topic, entry.event_id, entry.arrived_at, str(result.outcome), body)
+
+
+def _remove_poison(connection: apsw.Connection, message_id: str) -> None:
+    rows = connection.execute(
+        "SELECT seq, topic, outcome FROM events WHERE message_id = ? AND outcome = ?", (message_id, Outcome.POISON)
+    ).fetchall()
+    _remove(connection, rows)
+
+
+def _remove(connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    connection.executemany("DELETE FROM events WHERE seq = ?", [(seq,) for seq, _, _ in rows])
+    for _, topic, outcome in rows:
+        _count(connection, topic, Outcome(outcome), -1)
+
+
+def _count(connection: apsw.Connection, topic: str, outcome: Outcome, n: int) -> None:
+    connection.execute(
+        "INSERT INTO event_counts VALUES (?, ?, ?) ON CONFLICT (topic, outcome) DO UPDATE SET n = n + excluded.n",
+        (topic, str(outcome), n),
+    )

@@ -1,0 +1,72 @@
+"""Times, as the core sees them: whole microseconds since 1970, UTC.
+
+Integers order, subtract and print without surprises. Documents carry aware datetimes, because that is what
+stores and people read; the two meet only here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any
+
+import msgspec
+
+from millpond.errors import InvalidEvent, json_type
+
+SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
+LATEST_US = int(dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()) * SECOND_US
+
+# Epoch numbers from here on are milliseconds: as seconds they would lie beyond the year 5000.
+_MILLISECONDS_FROM = 1e11
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_AwareTime = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+
+
+def to_datetime(us: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(microseconds=us)
+
+
+def from_datetime(value: dt.datetime) -> int:
+    delta = value - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * SECOND_US + delta.microseconds
+
+
+def to_text(us: int) -> str:
+    """RFC 3339 in UTC, with as many fraction digits as the value has: none, or six."""
+    return to_datetime(us).isoformat().removesuffix("+00:00") + "Z"
+
+
+def parse(value: Any, name: str) -> int:
+    """Microseconds of an RFC 3339 time with offset, or of epoch seconds or milliseconds.
+
+    Anything ambiguous is refused rather than guessed: a naive time read in the wrong zone would order a
+    document wrongly for ever.
+    """
+    kind = type(value)
+    if kind is str:
+        us = _parse_text(value, name)
+    elif kind is int or kind is float:
+        scale = 1_000 if abs(value) >= _MILLISECONDS_FROM else SECOND_US
+        us = value * scale if kind is int else _rounded(value * scale, name)
+    else:
+        raise InvalidEvent(f"{name} must be an RFC 3339 time or an epoch number, not {json_type(value)}")
+    if not 0 <= us < LATEST_US:
+        raise InvalidEvent(f"{name} is outside the years 1970 to 2200")
+    return us
+
+
+def _parse_text(value: str, name: str) -> int:
+    try:
+        return from_datetime(msgspec.convert(value, _AwareTime))
+    except (msgspec.ValidationError, OverflowError):
+        raise InvalidEvent(
+            f"{name} must be an RFC 3339 time with an offset, such as 2026-01-08T12:34:56Z"
+        ) from None
+
+
+def _rounded(value: float, name: str) -> int:
+    try:
+        return round(value)
+    except (ValueError, OverflowError):
+        raise InvalidEvent(f"{name} is not a finite number") from None

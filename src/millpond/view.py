@@ -1,0 +1,172 @@
+"""View: which events feed which documents, and how. This is the API users write against.
+
+    class Parcels(Latest):
+        topics = ("parcel-scans",)
+        collection = "parcels"
+        key = "parcelId"
+        time = "scannedAt"
+
+        @abc.abstractmethod
+    def document(self, event):
+            return {"parcelId": event.require("parcelId"), "depot": event.get("depot")}
+
+Everything a view computes must be a function of the event alone: no clock, no randomness, no I/O. Raise through
+`event.require(...)` or `InvalidEvent` for an event that can never be right; any other exception is taken for a bug
+in the view, and the message is retried.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from millpond import timestamps
+from millpond.errors import InvalidEvent
+from millpond.model import Document, Event
+from millpond.stamp import clamp_event_time, encode_stamp, parse_sequence
+
+
+class _DeleteType:
+    """What a `Latest` view returns to delete: a tombstone stays, so that no older event can resurrect it."""
+
+    def __repr__(self) -> str:
+        return "DELETE"
+
+
+DELETE: Final = _DeleteType()
+TOMBSTONE: Final[Mapping[str, Any]] = {"deleted": True}
+
+
+class View:
+    """What all kinds share. Subclass `Latest`, `Merge` or `Tally`."""
+
+    kind: ClassVar[str]
+    # The view's name in answers, logs and receipts; the collection's first segment unless given.
+    name: str = ""
+    # Topics it feeds on, and event types that stand for them when a message names no topic.
+    topics: Sequence[str] = ()
+    event_types: Sequence[str] = ()
+    collection: str = ""
+    # Payload field(s) that make the document id; several are joined.
+    key: str | Sequence[str] = ()
+    # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's.
+    time: str | Sequence[str] = ()
+    # Fields of a producer's counter, first present wins.
+    sequence: str | Sequence[str] = ()
+    # True: a sequence outranks time, and events without one sort below all that have one.
+    sequence_first: bool = False
+    # Older than publish time minus this: `too_old_ignored`.
+    late_after_s: float | None = None
+    # Documents expire this long after publish time (`expireAt`).
+    retention_days: float | None = None
+    # Whether events of this view leave receipts. `Tally` needs them.
+    receipts: bool = True
+    # True: each event makes a document of its own, so an unknown document is assumed absent, not read.
+    one_per_event: bool = False
+    # True: `ingestedAt`, our clock, is written and takes part in no comparison.
+    ingested_at: bool = False
+
+    def matches(self, payload: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Whether a payload that names no topic belongs here by its shape."""
+        return False
+
+    def collection_of(self, event: Event) -> str:  # noqa: ARG002
+        return self.collection
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        """The parts of the document id."""
+        names = (self.key,) if isinstance(self.key, str) else self.key
+        parts = [event.text(name) for name in names]
+        missing = [name for name, part in zip(names, parts, strict=True) if part is None]
+        if missing or not parts:
+            raise InvalidEvent(f"{', '.join(missing) or 'the key'} is missing, which the document id needs")
+        return [part for part in parts if part is not None]
+
+    def time_of(self, event: Event) -> int | None:
+        """The event's own order time in microseconds, or None to use publish time."""
+        return event.time(self.time) if isinstance(self.time, str) else event.time(*self.time)
+
+    def sequence_of(self, event: Event) -> int | None:
+        for name in (self.sequence,) if isinstance(self.sequence, str) else self.sequence:
+            value = event.get(name)
+            if value is not None:
+                return parse_sequence(value, name)
+        return None
+
+    def late_time_of(self, event: Event, order_time: int) -> int:  # noqa: ARG002
+        """What `late_after_s` is compared with."""
+        return order_time
+
+    def adopt(self, document: Document) -> str | None:  # noqa: ARG002
+        """The stamp of a document written before Millpond; None lets any event replace it."""
+        return None
+
+
+class Latest(View, abc.ABC):
+    """The document is what the greatest event says."""
+
+    kind = "latest"
+
+    @abc.abstractmethod
+    def document(self, event: Event) -> Document | _DeleteType | None:
+        """The whole document, `DELETE`, or None for an event this view does not want."""
+
+
+class Merge(View, abc.ABC):
+    """Each field is what the greatest event that names it says."""
+
+    kind = "merge"
+
+    @abc.abstractmethod
+    def fields(self, event: Event) -> Document | None:
+        """The fields this event sets, or None for an event this view does not want."""
+
+
+class Tally(View, abc.ABC):
+    """The document is a fold that counts each logical event once. The fold must not depend on order."""
+
+    kind = "tally"
+
+    @abc.abstractmethod
+    def fold(self, event: Event, current: Document) -> Document:
+        """The document after `event`; `current` is empty for the first."""
+
+    def wants(self, event: Event) -> bool:  # noqa: ARG002
+        return True
+
+
+def adopted_stamp(
+    document: Document,
+    times: Sequence[str],
+    *,
+    max_future_skew: int,
+    sequence: str | None = None,
+    sequence_first: bool = False,
+) -> str | None:
+    """The stamp of a document an earlier consumer wrote: the latest of `times`, clamped, and its `source`."""
+    source = document.get("source")
+    source = source if isinstance(source, dict) else {}
+    known = [us for us in (_as_us(document.get(name)) for name in times) if us is not None]
+    published = _as_us(source.get("publishedAt"))
+    if not known and published is None:
+        return None
+    event_time = max(known) if known else published
+    assert event_time is not None  # noqa: S101 - narrowed by the lines above
+    published = event_time if published is None else published
+    rank = document.get(sequence) if sequence else None
+    message_id = source.get("messageId")
+    return encode_stamp(
+        clamp_event_time(event_time, published, max_future_skew),
+        parse_sequence(rank, "sequence") if rank is not None else None,
+        published,
+        message_id if isinstance(message_id, str) else "",
+        sequence_first=sequence_first,
+    )
+
+
+def _as_us(value: Any) -> int | None:
+    try:
+        return timestamps.from_datetime(value) if hasattr(value, "tzinfo") else timestamps.parse(value, "time")
+    except (InvalidEvent, TypeError):
+        return None

@@ -1,0 +1,69 @@
+"""System events → `ops_services`: the current health of each service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millpond import timestamps
+from millpond.errors import InvalidEvent
+from millpond.model import Document, Event
+from millpond.settings import Settings
+from millpond.view import Latest, View, adopted_stamp
+
+_UNKNOWN = "unknown"
+
+
+class OpsServices(Latest):
+    """One document per service: status, version, region, last heartbeat."""
+
+    collection = "ops_services"
+    time = ("producedAt", "publishedAt", "timestamp")
+    sequence = ("sequence", "seq")
+
+    def __init__(self, settings: Settings) -> None:
+        self.topics = (settings.system_events_topic,)
+        self.event_types = ("system.event", "system.events", "system_event")
+        self._env = settings.env
+        self._region = settings.default_region
+        self._id = settings.ops_service_id
+        self._skew = settings.max_future_skew_us
+
+    def matches(self, payload: Mapping[str, Any]) -> bool:
+        service = payload.get("service")
+        return isinstance(service, str) and service != "" and payload.get("timestamp") is not None
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        service = _service_of(event)
+        if self._id == "service":
+            return (service,)
+        if self._id == "env_service_region":
+            return (self._env, service, event.text("region") or self._region)
+        return (self._env, service)
+
+    def document(self, event: Event) -> Document:
+        own = self.time_of(event)
+        at = timestamps.to_datetime(event.publish_time if own is None else own)
+        return {
+            "serviceId": _service_of(event),
+            "env": self._env,
+            "status": event.text("status") or _UNKNOWN,
+            "lastHeartbeatAt": at,
+            "version": event.text("version") or _UNKNOWN,
+            "region": event.text("region") or self._region or _UNKNOWN,
+            "updatedAt": at,
+        }
+
+    def adopt(self, document: Document) -> str | None:
+        return adopted_stamp(document, ("lastHeartbeatAt", "updatedAt"), max_future_skew=self._skew)
+
+
+def _service_of(event: Event) -> str:
+    service = event.text("service")
+    if service is None:
+        raise InvalidEvent("service is missing")
+    return service
+
+
+def views(settings: Settings) -> list[View]:
+    return [OpsServices(settings)]

@@ -1,0 +1,57 @@
+"""Ingest heartbeats → `ingest_pipelines`: when each pipeline was last heard of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond import timestamps
+from millpond.errors import InvalidEvent
+from millpond.model import Document, Event
+from millpond.settings import Settings
+from millpond.shape import representable
+from millpond.view import Latest, View, adopted_stamp
+
+
+class IngestPipelines(Latest):
+    """One document per pipeline: status and last heartbeat."""
+
+    topics = ("ingest-heartbeat",)
+    event_types = ("ingest.heartbeat",)
+    collection = "ingest_pipelines"
+    time = ("envelope.ts", "ts", "timestamp")
+    sequence = ("sequence", "seq")
+
+    def __init__(self, settings: Settings) -> None:
+        self._env = settings.env
+        self._skew = settings.max_future_skew_us
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        return (_pipeline_of(event),)
+
+    def document(self, event: Event) -> Document:
+        own = self.time_of(event)
+        at = timestamps.to_datetime(event.publish_time if own is None else own)
+        return {
+            "pipelineId": _pipeline_of(event),
+            "env": self._env,
+            "tenantId": event.text("tenant_id", "tenantId"),
+            "status": event.text("status") or "unknown",
+            "lastHeartbeatAt": at,
+            "updatedAt": at,
+            "data": representable(event.payload),
+        }
+
+    def adopt(self, document: Document) -> str | None:
+        return adopted_stamp(document, ("lastHeartbeatAt", "updatedAt"), max_future_skew=self._skew)
+
+
+def _pipeline_of(event: Event) -> str:
+    agent = event.envelope.get("agent_name")
+    pipeline = event.text("pipeline_id", "pipelineId", "pipeline", "service") or agent
+    if not isinstance(pipeline, str) or not pipeline:
+        raise InvalidEvent("pipeline_id, pipeline, service and the envelope's agent_name are all missing")
+    return pipeline
+
+
+def views(settings: Settings) -> list[View]:
+    return [IngestPipelines(settings)]

@@ -1,0 +1,76 @@
+"""Market ticks → `market_ticks_latest` (one document per symbol) and `market_ticks` (one per tick)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond import timestamps
+from millpond.ids import encode_id
+from millpond.model import Document, Event
+from millpond.settings import Settings
+from millpond.view import Latest, View, adopted_stamp
+from millpond.views.common import EVENT_TIMES, common_fields, put_numbers, symbol_of
+
+_TOPICS = ("market-ticks",)
+_TYPES = ("market.tick", "market.ticks")
+
+
+class LatestTicks(Latest):
+    """The newest tick of each symbol."""
+
+    topics = _TOPICS
+    event_types = _TYPES
+    collection = "market_ticks_latest"
+    time = ("ts", "timestamp", "time", "envelope.ts")
+    sequence = ("sequence", "seq")
+    # Stamps alone keep it right, and a receipt per tick would double what the busiest topic costs.
+    receipts = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.late_after_s = settings.ticks_max_late_s or None
+        self._skew = settings.max_future_skew_us
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        return (symbol_of(event),)
+
+    def document(self, event: Event) -> Document:
+        own = self.time_of(event)
+        document: Document = {
+            "symbol": symbol_of(event),
+            "lastTickAt": timestamps.to_datetime(event.publish_time if own is None else own),
+        }
+        put_numbers(document, event, ("price", "bid", "ask", "size"))
+        return document
+
+    def adopt(self, document: Document) -> str | None:
+        return adopted_stamp(document, ("lastTickAt",), max_future_skew=self._skew)
+
+
+class TickHistory(Latest):
+    """Every tick, for as long as TICK_HISTORY_TTL_DAYS."""
+
+    topics = _TOPICS
+    event_types = _TYPES
+    collection = "market_ticks"
+    time = EVENT_TIMES
+    sequence = ("sequence", "seq")
+    receipts = False
+    one_per_event = True
+    ingested_at = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.retention_days = settings.tick_history_ttl_days
+        self._skew = settings.max_future_skew_us
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        return (event.event_id or event.message_id,)
+
+    def document(self, event: Event) -> Document:
+        return {**common_fields(event, encode_id(*self.key_of(event))), "symbol": symbol_of(event)}
+
+    def adopt(self, document: Document) -> str | None:
+        return adopted_stamp(document, ("eventTime", "producedAt", "publishedAt"), max_future_skew=self._skew)
+
+
+def views(settings: Settings) -> list[View]:
+    return [LatestTicks(settings), TickHistory(settings)] if settings.tick_history else [LatestTicks(settings)]

@@ -1,0 +1,166 @@
+"""`millpond serve`: bind, print where and how to try it, serve until SIGTERM, drain, exit within eight seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import uvicorn
+import uvloop
+
+from millpond import timestamps
+from millpond._version import __version__
+from millpond.errors import MillpondError, SettingsError
+from millpond.log import ToLog
+from millpond.model import Outcome, Result
+from millpond.service import Service, open_store
+from millpond.settings import Settings
+from millpond.settle import Settlement
+from millpond.stores.lock import StoreLock
+from millpond.web.app import PUSH_PATH, build_app
+from millpond.web.bounded import BoundedProtocol, watch_slow_requests
+
+KEEP_ALIVE_S = 75
+GRACEFUL_S = 7
+_BACKLOG = 2_048
+
+
+def serve(settings: Settings) -> None:
+    """Run until a signal. Raises MillpondError with one clear line where it cannot start."""
+    lock = _lock_store(settings)
+    try:
+        listener = _bind(settings)
+        url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
+        if lock is not None:
+            lock.announce(url)
+        store = open_store(settings)
+        service = Service(settings, store, sys.stdout.buffer)
+        _print_welcome(settings, url)
+        uvloop.run(_serve(service, listener))
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+async def _serve(service: Service, listener: socket.socket) -> None:
+    _log_through(service)
+    config = uvicorn.Config(
+        build_app(service),
+        http=_protocol(service),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACEFUL_S,
+        backlog=_BACKLOG,
+    )
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[None]] = []
+
+    def stop() -> None:
+        if not server.should_exit:
+            service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
+            draining.append(loop.create_task(service.engine.drain()))
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    background = [
+        loop.create_task(watch_slow_requests(lambda: list(server.server_state.connections))),
+        loop.create_task(service.sweep_for_ever()),
+    ]
+    service.log.note("INFO", "ready", views=[view.name for view in service.views])
+    await server.serve(sockets=[listener])
+    for task in background:
+        task.cancel()
+    await service.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are ours: uvicorn would raise them again when done, and a drained exit is a success."""
+        yield
+
+
+def _protocol(service: Service) -> type[BoundedProtocol]:
+    def on_refusal(status: int, reason: str, text: str) -> None:
+        result = Result(Outcome.POISON, reason, error=MillpondError(text))
+        service.log.message(
+            None, result, Settlement(status, None, "ERROR", retryable=False), 0.0, time.time_ns() // 1_000
+        )
+        service.metrics.responses.labels(str(status)).inc()
+
+    return type("Protocol", (BoundedProtocol,), {"on_refusal": staticmethod(on_refusal)})
+
+
+def _lock_store(settings: Settings) -> StoreLock | None:
+    path = settings.store_path
+    if path is None:
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return StoreLock(path)
+    except OSError as error:
+        raise SettingsError(
+            "STORE", settings.store, f"cannot be written: {error.strerror}: {error.filename}"
+        ) from None
+
+
+def _bind(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        what = "is in use: stop what listens there, or choose another with PORT=…"
+        if error.errno not in {98, 48}:
+            what = f"cannot be listened on: {error.strerror}"
+        raise SettingsError("PORT", settings.port, f"{what} (HOST={settings.host})") from None
+    return listener
+
+
+def _shown_host(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
+    return f"[{host}]" if ":" in host else host
+
+
+def _print_welcome(settings: Settings, url: str) -> None:
+    """Plain single lines, also without a terminal; the command works when pasted."""
+    now = time.time_ns() // 1_000
+    data = msgspec.json.encode({"service": "hello", "status": "ok", "timestamp": timestamps.to_text(now)})
+    body = {
+        "message": {
+            "data": base64.b64encode(data).decode(),
+            "messageId": f"hello-{now}",
+            "publishTime": timestamps.to_text(now),
+        },
+        "subscription": "projects/local/subscriptions/hello",
+    }
+    text = msgspec.json.encode(body).decode()
+    print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
+    print(f"Try: curl -s {url}{PUSH_PATH} -H 'content-type: application/json' -d '{text}'", flush=True)  # noqa: T201
+
+
+def _log_through(service: Service) -> None:
+    handler = ToLog(service.log)
+    for name in ("uvicorn", "uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
+        logger.setLevel(logging.WARNING)

@@ -1,0 +1,55 @@
+"""`why ID`: what became of a message or event in each view, both stamps, and who won."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond import timestamps
+from millpond.letters import in_store
+from millpond.model import LogEntry, Ref
+from millpond.ports import StoreWithCatalog
+
+
+async def explain(store: StoreWithCatalog, any_id: str) -> dict[str, Any] | None:
+    """Everything known of a message id or event id; None if that is nothing."""
+    entries = await store.find_events(any_id)
+    messages = [await _explain_message(store, entry) for entry in entries]
+    return {"id": any_id, "messages": messages} if messages else None
+
+
+async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> dict[str, Any]:
+    delivery, result = entry.delivery, entry.result
+    refs = [_ref(view.doc) for view in result.views]
+    documents = await store.read(refs)
+    views = []
+    for view, snapshot in zip(result.views, documents, strict=True):
+        source = (snapshot.data or {}).get("source")
+        source = source if isinstance(source, dict) else {}
+        views.append(
+            {
+                "view": view.view,
+                "doc": view.doc,
+                "outcome": view.outcome,
+                "reason": view.reason,
+                "stamp": view.stamp,
+                "winner": {"stamp": source.get("stamp"), "messageId": source.get("messageId")},
+                "won": view.stamp is not None and view.stamp == source.get("stamp"),
+            }
+        )
+    return {
+        "messageId": delivery.message_id,
+        "eventId": entry.event_id,
+        "topic": entry.topic,
+        "subscription": delivery.subscription,
+        "publishTime": timestamps.to_text(delivery.publish_time),
+        "arrivedAt": timestamps.to_text(entry.arrived_at),
+        "outcome": result.outcome,
+        "reason": result.reason,
+        "views": views,
+        "letter": in_store.letter_ref(delivery).id if result.outcome == "poison" else None,
+    }
+
+
+def _ref(path: str) -> Ref:
+    collection, _, key = path.rpartition("/")
+    return Ref(collection, key)
