@@ -57,7 +57,7 @@ class Batches:
                 await self._settle(tickets, planned.results)
                 return
             conflicts += 1
-            self._engine.metrics.conflicts.inc()
+            self._engine.metrics.conflicts += 1
             unsure.update(self._forget(tickets, committed.refs))
             tickets = self._expire(tickets, StoreError("other writers kept changing the documents"), "contention")
             groups = _groups(tickets) if conflicts > 1 else [tickets]
@@ -78,7 +78,7 @@ class Batches:
                 ref
                 for ticket, result in zip(tickets, planned.results, strict=True)
                 if any(view.outcome in _IDLE for view in result.views)
-                for ref in ticket.all_refs()
+                for ref in ticket.refs
                 if ref in aged
             }
             if doubtful:
@@ -92,21 +92,21 @@ class Batches:
         aged: set[Ref] = set()
         missing: list[Ref] = []
         trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
+        cached = self._cache.get
         for ticket in tickets:
-            for fresh, refs in ((False, ticket.refs.standing), (True, ticket.refs.fresh)):
-                for ref in refs:
-                    if ref in snapshots:
-                        continue
-                    entry = None if ref in unsure else self._cache.get(ref)
-                    if entry is not None:
-                        snapshots[ref] = entry.snapshot
-                        if entry.seen_at < trusted_from:
-                            aged.add(ref)
-                    elif fresh and ref not in unsure:
-                        snapshots[ref] = Snapshot(ref, None, None)
-                    else:
-                        snapshots[ref] = Snapshot(ref, None, None)
-                        missing.append(ref)
+            for at, ref in enumerate(ticket.refs):
+                if ref in snapshots:
+                    continue
+                doubted = bool(unsure) and ref in unsure
+                entry = None if doubted else cached(ref)
+                if entry is not None:
+                    snapshots[ref] = entry[0]
+                    if entry[1] < trusted_from:
+                        aged.add(ref)
+                    continue
+                snapshots[ref] = Snapshot(ref, None, None)
+                if doubted or at < ticket.standing:
+                    missing.append(ref)
         if missing:
             await self._read(missing, snapshots)
             unsure.clear()
@@ -114,7 +114,7 @@ class Batches:
 
     async def _read(self, refs: list[Ref], snapshots: dict[Ref, Snapshot]) -> None:
         now = asyncio.get_running_loop().time()
-        self._engine.metrics.documents_read.inc(len(refs))
+        self._engine.metrics.documents_read += len(refs)
         for snapshot in await self._store.read(refs):
             snapshots[snapshot.ref] = snapshot
             self._cache.put(snapshot, now)
@@ -124,11 +124,13 @@ class Batches:
         if not planned.writes and not log:
             return Committed(())
         metrics = self._engine.metrics
-        with metrics.commit_seconds.time():
-            committed = await self._store.commit(planned.writes, log)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        committed = await self._store.commit(planned.writes, log)
         if isinstance(committed, Committed):
-            metrics.commits.inc()
-            metrics.documents_written.inc(len(planned.writes))
+            metrics.commit_seconds.observe(loop.time() - began)
+            metrics.commits += 1
+            metrics.documents_written += len(planned.writes)
             metrics.messages_per_commit.observe(len(planned.results))
         return committed
 
@@ -139,7 +141,7 @@ class Batches:
                 self._cache.put(Snapshot(write.ref, version, write.data), now)
 
     def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
-        gone = set(refs) or {ref for ticket in tickets for ref in ticket.all_refs()}
+        gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}
         self._cache.drop(gone)
         return gone
 
@@ -185,7 +187,7 @@ class Batches:
     async def _back_off(self, tickets: Sequence[Ticket], error: StoreError, failures: int) -> Sequence[Ticket]:
         """Wait and return the tickets that have time left for another try; the others are answered RETRY."""
         engine, rules = self._engine, self._engine.rules
-        engine.metrics.store_errors.labels(type(error).__name__).inc()
+        engine.metrics.store_errors[type(error).__name__] += 1
         if isinstance(error, AccessDenied):
             return self._expire(tickets, error, "access_denied", everyone=True)
         if failures >= rules.retry_attempts_max:
@@ -228,7 +230,7 @@ def _groups(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
 
     owner: dict[Ref, int] = {}
     for index, ticket in enumerate(tickets):
-        for ref in ticket.all_refs():
+        for ref in ticket.refs:
             parent[root(index)] = root(owner.setdefault(ref, index))
     groups: dict[int, list[Ticket]] = {}
     for index, ticket in enumerate(tickets):

@@ -6,35 +6,37 @@ verdicts that lead to no write need care; the engine re-reads those that rest on
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from millpond.model import Ref, Snapshot
 
-
-class Entry(NamedTuple):
-    snapshot: Snapshot
-    seen_at: float
+# A snapshot and when it was seen, on the event loop's clock.
+Entry = tuple[Snapshot, float]
 
 
 class SnapshotCache:
+    """Two generations instead of an exact order of use: what was not touched for a whole generation is dropped."""
+
     def __init__(self, entries_max: int) -> None:
-        self._entries: OrderedDict[Ref, Entry] = OrderedDict()
-        self._entries_max = entries_max
+        self._young: dict[Ref, Entry] = {}
+        self._old: dict[Ref, Entry] = {}
+        self._generation_max = entries_max // 2
 
     def get(self, ref: Ref) -> Entry | None:
-        entry = self._entries.get(ref)
-        if entry is not None:
-            self._entries.move_to_end(ref)
+        entry = self._young.get(ref)
+        if entry is None and (entry := self._old.get(ref)) is not None:
+            self._add(ref, entry)
         return entry
 
     def put(self, snapshot: Snapshot, now: float) -> None:
-        self._entries[snapshot.ref] = Entry(snapshot, now)
-        self._entries.move_to_end(snapshot.ref)
-        if len(self._entries) > self._entries_max:
-            self._entries.popitem(last=False)
+        self._add(snapshot.ref, (snapshot, now))
 
     def drop(self, refs: Iterable[Ref]) -> None:
         for ref in refs:
-            self._entries.pop(ref, None)
+            self._young.pop(ref, None)
+            self._old.pop(ref, None)
+
+    def _add(self, ref: Ref, entry: Entry) -> None:
+        self._young[ref] = entry
+        if len(self._young) >= self._generation_max:
+            self._old, self._young = self._young, {}

@@ -20,6 +20,7 @@ from millpond.shape import INTEGER_MAX, INTEGER_MIN
 MESSAGE_ID_BYTES_MAX = 256
 # Deeper than any honest payload, shallow enough that no encoder or store ever recurses into trouble.
 PAYLOAD_DEPTH_MAX = 100
+_HARMLESS = frozenset({str, float, bool, type(None)})
 _METADATA = "x-goog-pubsub-"
 
 
@@ -122,6 +123,8 @@ def decode_payload(delivery: Delivery) -> Payload:
 
 
 def checked_message_id(message_id: str) -> str:
+    if message_id.isalnum() and len(message_id) <= MESSAGE_ID_BYTES_MAX // 4:
+        return message_id
     if not message_id.isprintable() or len(message_id.encode(errors="surrogatepass")) > MESSAGE_ID_BYTES_MAX:
         raise MalformedEnvelope(
             f"messageId must be printable text of at most {MESSAGE_ID_BYTES_MAX} bytes",
@@ -168,19 +171,19 @@ def _decode_object(raw: bytes) -> dict[str, Any]:
 
 
 def _refuse_absurd(outer: dict[str, Any]) -> None:
-    """Integers no store can keep exactly, and nesting no encoder survives. One pass, no recursion."""
+    """Integers no store can keep exactly, and nesting no encoder survives. Level by level, no recursion."""
     level: list[Any] = list(outer.values())
     for _ in range(PAYLOAD_DEPTH_MAX):
         below: list[Any] = []
         for value in level:
             kind = type(value)
+            if kind in _HARMLESS:
+                continue
             if kind is int:
                 if not INTEGER_MIN <= value <= INTEGER_MAX:
                     raise InvalidEvent("an integer is over 64 bits", reason="integer_out_of_range")
-            elif kind is dict:
-                below.extend(value.values())
-            elif kind is list:
-                below.extend(value)
+            else:
+                below.extend(value.values() if kind is dict else value)
         if not below:
             return
         level = below

@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -20,7 +20,7 @@ from millpond.batch import Batches
 from millpond.errors import Overloaded, Poison, ViewError, WriteRefused
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
-from millpond.plan import Refs, refs_of
+from millpond.plan import refs_of
 from millpond.ports import Store
 from millpond.receipts import Receipts
 from millpond.route import Item, Letter, Router
@@ -57,18 +57,15 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
 class Ticket:
     """One delivery waiting for its outcome."""
 
-    __slots__ = ("deadline", "future", "item", "refs", "weight")
+    __slots__ = ("deadline", "future", "item", "refs", "standing", "weight")
 
     def __init__(self, item: Item, future: asyncio.Future[Result], deadline: float) -> None:
         self.item = item
         self.future = future
         self.deadline = deadline
-        self.refs: Refs = refs_of(item)
+        # Every document in its way; the first `standing` of them must be known before planning.
+        self.refs, self.standing = refs_of(item)
         self.weight = _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(item.delivery.data or b"")
-
-    def all_refs(self) -> Iterable[Ref]:
-        yield from self.refs.standing
-        yield from self.refs.fresh
 
     def about_letter(self, letter: Letter, fault: Poison | ViewError | WriteRefused) -> Ticket:
         """The same delivery, from now on to be buried and nothing else."""
@@ -186,7 +183,7 @@ class Engine:
             if taken and weight + ticket.weight > BATCH_BYTES_MAX:
                 break
             self._room.popleft()
-            if self._busy and not self._busy.isdisjoint(ticket.all_refs()):
+            if self._busy and not self._busy.isdisjoint(ticket.refs):
                 passed.append(ticket)
                 continue
             taken.append(ticket)
@@ -196,7 +193,7 @@ class Engine:
         return taken
 
     async def _run(self, tickets: list[Ticket]) -> None:
-        refs = {ref for ticket in tickets for ref in ticket.all_refs()}
+        refs = {ref for ticket in tickets for ref in ticket.refs}
         self._busy |= refs
         self._tickets_running.update(tickets)
         try:

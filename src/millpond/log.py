@@ -8,6 +8,7 @@ cannot break a line: it is JSON, and pure ASCII.
 from __future__ import annotations
 
 import atexit
+import datetime as dt
 import json
 import logging
 import os
@@ -29,37 +30,37 @@ BUFFER_BYTES_MAX = 16 * 1024 * 1024
 ERROR_CHARS_MAX = 500
 
 
-class MessageLine(msgspec.Struct, kw_only=True):
+class MessageLine(msgspec.Struct):
     """The line of one message. Every field of specification 004, always there, null where it does not apply."""
 
     severity: str
     message: str
-    timestamp: str
+    timestamp: dt.datetime
     service: str
     env: str
     version: str
     sha: str | None
-    subscription: str
     topic: str
-    messageId: str  # noqa: N815 - the specification's names
-    publishTime: str | None  # noqa: N815
-    deliveryAttempt: int | None  # noqa: N815
-    handler: str | None
-    event_type: str | None
-    schemaVersion: Any  # noqa: N815
     outcome: str
     reason: str
     http_status: int | None
     ack_action: str | None
-    write_kind: str
-    doc_path: str | None
-    docs: list[str]
-    idempotency_doc: str | None
-    error_type: str | None
-    error_code: str | None
-    error: str | None
     retryable: bool
     latency_ms: float
+    write_kind: str
+    messageId: str = ""  # noqa: N815 - the specification's names
+    subscription: str = ""
+    publishTime: dt.datetime | None = None  # noqa: N815
+    deliveryAttempt: int | None = None  # noqa: N815
+    handler: str | None = None
+    doc_path: str | None = None
+    docs: list[str] = []
+    idempotency_doc: str | None = None
+    event_type: str | None = None
+    schemaVersion: Any = None  # noqa: N815
+    error_type: str | None = None
+    error_code: str | None = None
+    error: str | None = None
 
 
 class Log:
@@ -82,40 +83,42 @@ class Log:
         self, delivery: Delivery | None, result: Result, settlement: Settlement, latency_s: float, now: int
     ) -> None:
         """The one line of a message; `delivery` is None where nothing identifiable arrived."""
-        event, error, views = result.event, result.error, result.views
-        docs = [view.doc for view in views]
-        self._add(
-            MessageLine(
-                severity=settlement.severity,
-                message=f"{result.outcome}: {result.reason}",
-                timestamp=timestamps.to_text(now),
-                service=self._service,
-                env=self._env,
-                version=__version__,
-                sha=self._sha,
-                subscription=delivery.subscription if delivery is not None else "",
-                topic=result.topic,
-                messageId=delivery.message_id if delivery is not None else "",
-                publishTime=timestamps.to_text(delivery.publish_time) if delivery is not None else None,
-                deliveryAttempt=delivery.attempt if delivery is not None else None,
-                handler=views[0].view if views else None,
-                event_type=event.event_type if event is not None else None,
-                schemaVersion=_schema_version(event.payload.get("schemaVersion")) if event is not None else None,
-                outcome=result.outcome,
-                reason=result.reason,
-                http_status=settlement.http_status,
-                ack_action=settlement.ack_action,
-                write_kind=_write_kind(result),
-                doc_path=docs[0] if docs else None,
-                docs=docs,
-                idempotency_doc=result.receipt,
-                error_type=type(error).__name__ if error is not None else None,
-                error_code=error.code if isinstance(error, StoreError) else None,
-                error=f"{error}"[:ERROR_CHARS_MAX] if error is not None else None,
-                retryable=settlement.retryable,
-                latency_ms=round(latency_s * 1_000, 3),
-            )
+        line = MessageLine(
+            settlement.severity,
+            result.reason,
+            timestamps.to_datetime(now),
+            self._service,
+            self._env,
+            __version__,
+            self._sha,
+            result.topic,
+            result.outcome,
+            result.reason,
+            settlement.http_status,
+            settlement.ack_action,
+            settlement.retryable,
+            round(latency_s * 1_000, 3),
+            _write_kind(result),
         )
+        if delivery is not None:
+            line.messageId = delivery.message_id
+            line.subscription = delivery.subscription
+            line.publishTime = timestamps.to_datetime(delivery.publish_time)
+            line.deliveryAttempt = delivery.attempt
+        views, event, error = result.views, result.event, result.error
+        if views:
+            line.handler = views[0].view
+            line.doc_path = views[0].doc
+            line.docs = [view.doc for view in views]
+            line.idempotency_doc = result.receipt
+        if event is not None:
+            line.event_type = event.event_type
+            line.schemaVersion = _schema_version(event.payload.get("schemaVersion"))
+        if error is not None:
+            line.error_type = type(error).__name__
+            line.error_code = error.code if isinstance(error, StoreError) else None
+            line.error = f"{error}"[:ERROR_CHARS_MAX]
+        self._add(line)
 
     def note(self, severity: str, message: str, **fields: Any) -> None:
         """A line about the service itself."""
@@ -135,7 +138,7 @@ class Log:
             # U+2028 and its kin are legal in JSON, and line breaks to some readers.
             text = json.dumps(json.loads(text)).encode()
         if self._bytes > BUFFER_BYTES_MAX:
-            self._metrics.log_lines_dropped.inc()
+            self._metrics.log_lines_dropped += 1
             return
         self._lines.append(text)
         self._bytes += len(text)
@@ -155,7 +158,7 @@ class Log:
                 self._stream.write(b"\n".join(lines))
                 self._stream.flush()
             except (OSError, ValueError):
-                self._metrics.log_lines_dropped.inc(len(lines) - 1)
+                self._metrics.log_lines_dropped += len(lines) - 1
 
 
 class ToLog(logging.Handler):
@@ -181,4 +184,6 @@ def _write_kind(result: Result) -> str:
 
 
 def _schema_version(value: Any) -> Any:
+    if value is None:
+        return None
     return value if isinstance(value, int | float) else f"{value}"[:64] if isinstance(value, str) else None

@@ -1,65 +1,115 @@
-"""Counters for `/metrics`, in base units. Labels are bounded: topics, outcomes and error kinds, never ids."""
+"""Counters for `/metrics`, in base units. Labels are bounded: topics, outcomes and error kinds, never ids.
+
+Counting is a plain addition, because every message counts several times; the Prometheus client library only
+renders, when somebody looks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+
+
+class Distribution:
+    """A histogram: how many observations fell below each bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
 
 
 class Metrics:
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.messages = Counter(
-            "millpond_messages_total",
-            "Messages answered, by topic, outcome and reason.",
-            ["topic", "outcome", "reason"],
-            registry=self.registry,
-        )
-        self.responses = Counter(
-            "millpond_push_responses_total",
-            "Push requests answered, by status.",
-            ["status"],
-            registry=self.registry,
-        )
-        self.message_seconds = self._histogram(
-            "millpond_message_seconds", "From a message's arrival to its answer.", _SECONDS
-        )
-        self.commit_seconds = self._histogram("millpond_commit_seconds", "One commit, durable.", _SECONDS)
-        self.messages_per_commit = self._histogram(
-            "millpond_messages_per_commit", "Messages that shared a commit.", _SIZES
-        )
-        self.commits = self._counter("millpond_commits_total", "Commits applied.")
-        self.conflicts = self._counter("millpond_conflicts_total", "Commits refused by a precondition.")
-        self.documents_read = self._counter("millpond_documents_read_total", "Documents read from the store.")
-        self.documents_written = self._counter("millpond_documents_written_total", "Documents written.")
-        self.store_errors = Counter(
-            "millpond_store_errors_total", "Failed store calls, by kind.", ["kind"], registry=self.registry
-        )
-        self.letters = self._counter("millpond_letters_buried_total", "Dead letters written.")
-        self.log_lines_dropped = self._counter(
-            "millpond_log_lines_dropped_total", "Log lines dropped because nobody read standard output."
-        )
-        self._message_children: dict[tuple[str, str, str], Counter] = {}
-
-    def count_message(self, topic: str, outcome: str, reason: str) -> None:
-        child = self._message_children.get((topic, outcome, reason))
-        if child is None:
-            child = self._message_children[(topic, outcome, reason)] = self.messages.labels(topic, outcome, reason)
-        child.inc()
+        # (topic, outcome, reason) of every message answered.
+        self.messages: Counter[tuple[str, str, str]] = Counter()
+        self.push_responses: Counter[int] = Counter()
+        self.store_errors: Counter[str] = Counter()
+        self.message_seconds = Distribution(_SECONDS)
+        self.commit_seconds = Distribution(_SECONDS)
+        self.messages_per_commit = Distribution(_SIZES)
+        self.commits = 0
+        self.conflicts = 0
+        self.documents_read = 0
+        self.documents_written = 0
+        self.letters_buried = 0
+        self.log_lines_dropped = 0
+        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self._registry = CollectorRegistry()
+        self._registry.register(_Renderer(self))
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is asked when somebody looks."""
-        Gauge(name, text, registry=self.registry).set_function(value)
+        self._gauges.append((name, text, value))
 
     def render(self) -> bytes:
-        return generate_latest(self.registry)
+        return generate_latest(self._registry)
 
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(name, text, registry=self.registry)
+    def collect(self) -> Iterable[Metric]:
+        yield _labelled(
+            "millpond_messages",
+            "Messages answered, by topic, outcome and reason.",
+            ("topic", "outcome", "reason"),
+            self.messages,
+        )
+        responses = {(str(status),): n for status, n in self.push_responses.items()}
+        yield _labelled("millpond_push_responses", "Push requests answered, by status.", ("status",), responses)
+        errors = {(kind,): n for kind, n in self.store_errors.items()}
+        yield _labelled("millpond_store_errors", "Failed store calls, by kind.", ("kind",), errors)
+        yield _histogram("millpond_message_seconds", "From arrival to answer.", self.message_seconds)
+        yield _histogram("millpond_commit_seconds", "One commit, until durable.", self.commit_seconds)
+        yield _histogram("millpond_messages_per_commit", "Messages sharing a commit.", self.messages_per_commit)
+        for name, text, value in (
+            ("millpond_commits", "Commits applied.", self.commits),
+            ("millpond_conflicts", "Commits refused by a precondition.", self.conflicts),
+            ("millpond_documents_read", "Documents read from the store.", self.documents_read),
+            ("millpond_documents_written", "Documents written.", self.documents_written),
+            ("millpond_letters_buried", "Dead letters written.", self.letters_buried),
+            ("millpond_log_lines_dropped", "Log lines nobody read in time.", self.log_lines_dropped),
+        ):
+            yield CounterMetricFamily(name, text, value=value)
+        for name, text, ask in self._gauges:
+            yield GaugeMetricFamily(name, text, value=ask())
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, text, buckets=buckets, registry=self.registry)
+
+class _Renderer(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.collect()
+
+
+def _labelled(
+    name: str,
+    text: str,
+    labels: tuple[str, ...],
+    counts: dict[tuple[str, ...], int] | Counter[tuple[str, str, str]],
+) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, n in sorted(counts.items()):
+        family.add_metric(values, n)
+    return family
+
+
+def _histogram(name: str, text: str, distribution: Distribution) -> Metric:
+    below = 0
+    buckets: list[tuple[str, float]] = []
+    for bound, n in zip((*distribution.bounds, float("inf")), distribution.counts, strict=True):
+        below += n
+        buckets.append(("+Inf" if bound == float("inf") else f"{bound}", below))
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=distribution.total)

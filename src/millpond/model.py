@@ -73,10 +73,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         """The first of `names` that holds text (numbers are written out); other types make it poison."""
         for name in names:
             value = self.payload.get(name)
+            if type(value) is str and value:
+                return value
             if value is None or value == "":
                 continue
-            if isinstance(value, str):
-                return value
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return str(value)
             raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
@@ -96,8 +96,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     def time(self, *names: str) -> int | None:
         """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field."""
+        payload = self.payload
         for name in names:
-            value = self.envelope.get(name[9:]) if name.startswith("envelope.") else self.payload.get(name)
+            value = payload.get(name)
+            if value is None and name.startswith("envelope."):
+                value = self.envelope.get(name[9:])
             if value is not None and value != "":
                 return timestamps.parse(value, name)
         return None

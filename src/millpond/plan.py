@@ -8,7 +8,7 @@ writes, or on stamps, which only grow: so a plan that commits was right, however
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -29,7 +29,7 @@ from millpond.model import (
 )
 from millpond.receipts import Receipts
 from millpond.route import Item, Letter, Target
-from millpond.view import Merge, Tally, View
+from millpond.view import Latest, Merge, Tally, View
 
 
 class Plan(NamedTuple):
@@ -81,26 +81,22 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
     return Plan(desk.writes(), log, results)
 
 
-class Refs(NamedTuple):
-    """The documents an item's plan looks at. `fresh` ones almost never exist yet, so nobody reads them first:
+def refs_of(item: Item) -> tuple[list[Ref], int]:
+    """The documents an item's plan looks at, and how many of them, from the front, must be read or cached.
+
+    The others almost never exist yet (receipts, one document per event, letters), so nobody reads them first:
     the commit asks for their absence, and a conflict tells otherwise.
     """
-
-    standing: list[Ref]
-    fresh: list[Ref]
-
-
-def refs_of(item: Item) -> Refs:
-    refs = Refs([], [])
     if item.letter is not None:
-        refs.fresh.append(item.letter.ref)
-        return refs
+        return [item.letter.ref], 0
+    standing: list[Ref] = []
+    fresh: list[Ref] = []
     for target in item.targets:
         if target.settled is None:
-            (refs.fresh if target.view.one_per_event else refs.standing).append(target.ref)
+            (fresh if target.view.one_per_event else standing).append(target.ref)
             if target.receipt is not None:
-                refs.fresh.append(target.receipt)
-    return refs
+                fresh.append(target.receipt)
+    return standing + fresh, len(standing)
 
 
 def _log_entry(item: Item, result: Result) -> LogEntry:
@@ -152,11 +148,12 @@ def _decide(item: Item, target: Target, desk: Desk, now: int, receipts: Receipts
         return Verdict(Outcome.FILTERED, "event_filtered")
     current = desk.look(target.ref)
     view = target.view
-    if isinstance(view, Tally):
-        return _decide_tally(item, view, target, current, desk, now, receipts)
-    verdict = (
-        _decide_merge(target, current, now) if isinstance(view, Merge) else _decide_latest(target, current, now)
-    )
+    if isinstance(view, Latest):
+        verdict = _decide_latest(target, current, now)
+    elif isinstance(view, Merge):
+        verdict = _decide_merge(target, current, now)
+    else:
+        return _decide_tally(item, cast("Tally", view), target, current, desk, now, receipts)
     if verdict.outcome is Outcome.STALE:
         known = receipts.known(target, desk, now)
         if known is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millpond import timestamps
-from millpond.model import OUTCOME_RANK, Document, Outcome, Ref
+from millpond.model import Document, Outcome, Ref
 
 if TYPE_CHECKING:
     from millpond.plan import Desk, Verdict
@@ -50,46 +50,51 @@ class Receipts(msgspec.Struct, frozen=True):
 
     def record(self, item: Item, verdicts: Sequence[Verdict], desk: Desk, now: int) -> str | None:
         """Put a receipt on the desk for each logical key of the item that lacks one; the first one's path."""
-        first: str | None = None
-        entries: dict[Ref, dict[str, Document]] = {}
+        first: Ref | None = None
         for target, verdict in zip(item.targets, verdicts, strict=True):
-            if target.receipt is None or target.settled is not None:
+            ref = target.receipt
+            if ref is None or target.settled is not None:
                 continue
-            first = first or target.receipt.path
+            if first is None:
+                first = ref
             # A duplicate has its receipt already; trying to write it again would only make a conflict.
             if verdict.outcome in _COUNTS:
-                entries.setdefault(target.receipt, {})[target.view.name] = {
-                    "document": target.ref.path,
-                    "outcome": str(verdict.outcome),
-                    "reason": verdict.reason,
-                    "stamp": target.stamp,
-                    "winner": verdict.winner,
-                }
-        for ref, views in entries.items():
-            self._put(item, ref, views, desk, now)
-        return first
+                current = desk.look(ref)
+                if current is not None and not self._alive(current, now):
+                    current = None
+                receipt = self._with_view(item, target, verdict, current, now)
+                if receipt is not None:
+                    desk.put(ref, receipt)
+        return first.path if first is not None else None
 
-    def _put(self, item: Item, ref: Ref, views: dict[str, Document], desk: Desk, now: int) -> None:
-        current = desk.look(ref)
-        if current is not None and self._alive(current, now):
-            known = current.get("views")
-            if not isinstance(known, dict) or all(name in known for name in views):
-                return
-            views = {**views, **known}
-        event_time = max(target.event_time for target in item.targets if target.receipt == ref)
-        outcomes = sorted((Outcome(view["outcome"]) for view in views.values()), key=OUTCOME_RANK.__getitem__)
-        desk.put(
-            ref,
-            {
-                "messageId": item.delivery.message_id,
-                "topic": item.topic,
-                "outcome": str(outcomes[0]),
-                "reason": next(iter(views.values()))["reason"],
-                "views": views,
-                "createdAt": timestamps.to_datetime(now),
-                "expireAt": timestamps.to_datetime(max(now, event_time) + self.keep),
-            },
-        )
+    def _with_view(
+        self, item: Item, target: Target, verdict: Verdict, current: Document | None, now: int
+    ) -> Document | None:
+        """The receipt with this view's entry; None where it already says all it can."""
+        views = {} if current is None else current.get("views")
+        if not isinstance(views, dict) or target.view.name in views:
+            return None
+        outcome = verdict.outcome.value
+        entry = {
+            "document": target.ref.path,
+            "outcome": outcome,
+            "reason": verdict.reason,
+            "stamp": target.stamp,
+            "winner": verdict.winner,
+        }
+        if current is not None:
+            applied = outcome == Outcome.APPLIED.value
+            top = {"outcome": outcome, "reason": verdict.reason} if applied else {}
+            return {**current, **top, "views": {**views, target.view.name: entry}}
+        return {
+            "messageId": item.delivery.message_id,
+            "topic": item.topic,
+            "outcome": outcome,
+            "reason": verdict.reason,
+            "views": {target.view.name: entry},
+            "createdAt": timestamps.to_datetime(now),
+            "expireAt": timestamps.to_datetime(max(now, target.event_time) + self.keep),
+        }
 
     def _alive(self, receipt: Document, now: int) -> bool:
         """TTL deletion lags by up to a day, so the date is compared here too."""

@@ -6,22 +6,22 @@ item, not raised, so that the engine has one place that decides what becomes of 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from millpond import timestamps
 from millpond.decode import Payload, decode_payload
+from millpond.digest import base32_sha256
 from millpond.errors import Poison, UnroutableEvent, ViewError, WriteRefused
-from millpond.ids import encode_id
+from millpond.ids import SEPARATOR, encode_id
 from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
 from millpond.shape import canonical_json
 from millpond.stamp import clamp_event_time, encode_stamp
 from millpond.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
 
+T = TypeVar("T")
 RECEIPT_COLLECTION = "ops_dedupe"
 
 
@@ -85,6 +85,7 @@ class Router:
         self._rules = rules
         self._by_topic: dict[str, list[View]] = {}
         self._topic_of_type: dict[str, str] = {}
+        self._receipt_prefixes: dict[str, str] = {}
         for view in views:
             for topic in view.topics:
                 self._by_topic.setdefault(topic, []).append(view)
@@ -114,27 +115,29 @@ class Router:
     def _resolve_topic(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
         """(which views, the topic's name as recorded). Names no view knows fall through to the next source."""
         rules = self._rules
-        subscription = delivery.subscription
-        short = subscription.rpartition("/")[2]
-        route = rules.routes.get(subscription) or rules.routes.get(short)
-        if route is not None:
-            topic = _short(route.get("topic") or route["kind"])
-            kind = self._known(route.get("kind") or topic)
-            if kind is not None:
-                return kind, topic
+        if rules.routes:
+            route = _of_subscription(rules.routes, delivery.subscription)
+            if route is not None:
+                topic = _short(route["topic"] or route["kind"])
+                kind = self._known(route["kind"])
+                if kind is not None:
+                    return kind, topic
         outer = payload.outer
         for name in (
             delivery.attributes.get("topic"),
             outer.get("topic"),
             outer.get("pubsubTopic"),
             outer.get("sourceTopic"),
-            rules.subscription_topics.get(subscription) or rules.subscription_topics.get(short),
+            _of_subscription(rules.subscription_topics, delivery.subscription)
+            if rules.subscription_topics
+            else None,
             rules.source_topic,
             payload.event_type,
         ):
-            kind = self._known(name) if name else None
-            if kind is not None:
-                return kind, kind
+            if name:
+                kind = self._known(name)
+                if kind is not None:
+                    return kind, kind
         for view in self.views:
             if view.matches(payload.payload):
                 return view.topics[0], view.topics[0]
@@ -158,26 +161,19 @@ class Router:
             raise ViewError(view.name, error) from error
 
     def _build_target(self, view: View, event: Event) -> Target:
-        rules, published = self._rules, event.publish_time
+        published = event.publish_time
         own_time = view.time_of(event)
         event_time = published if own_time is None else own_time
         sequence = view.sequence_of(event)
-        stamp = encode_stamp(
-            clamp_event_time(event_time, published, rules.max_future_skew),
-            sequence,
-            published,
-            event.message_id,
-            sequence_first=view.sequence_first,
-        )
+        order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
+        stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
         key = logical_key(event, own_time, sequence)
         ref = Ref(view.collection_of(event), encode_id(*view.key_of(event)))
         source = _provenance(event, stamp, key)
         content, wanted = _content(view, event, ref)
         settled = None if wanted else Outcome.FILTERED
-        if wanted and view.late_after_s:
-            late_us = round(view.late_after_s * timestamps.SECOND_US)
-            if view.late_time_of(event, event_time) < published - late_us:
-                settled = Outcome.TOO_OLD
+        if wanted and view.late_after_s and self._too_old(view, event, event_time):
+            settled = Outcome.TOO_OLD
         if content is not None:
             if view.retention_days is not None:
                 keep_us = round(view.retention_days * timestamps.DAY_US)
@@ -187,10 +183,19 @@ class Router:
         receipt = self._receipt(event, key) if view.receipts else None
         return Target(view, ref, stamp, key, event_time, source, content, receipt, settled)
 
+    def _too_old(self, view: View, event: Event, event_time: int) -> bool:
+        """Compared with publish time, not with a clock: an outage or a replay makes nothing late."""
+        late_us = round((view.late_after_s or 0) * timestamps.SECOND_US)
+        return view.late_time_of(event, event_time) < event.publish_time - late_us
+
     def _receipt(self, event: Event, key: str) -> Ref:
         if self._rules.receipts_by_message:
             return Ref(RECEIPT_COLLECTION, encode_id(event.message_id))
-        return Ref(RECEIPT_COLLECTION, encode_id(self._rules.env, event.topic, key))
+        prefix = self._receipt_prefixes.get(event.topic)
+        if prefix is None:
+            prefix = encode_id(self._rules.env, event.topic) + SEPARATOR
+            self._receipt_prefixes[event.topic] = prefix
+        return Ref(RECEIPT_COLLECTION, prefix + key)
 
 
 def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:
@@ -204,7 +209,12 @@ def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str
     else:
         mark = f"\0{own_time}" if own_time is not None else f"\0\0{event.message_id}"
         identity = canonical_json(event.payload) + mark.encode()
-    return base64.b32encode(hashlib.sha256(identity).digest())[:52].decode()
+    return base32_sha256(identity)
+
+
+def _of_subscription(table: Mapping[str, T], subscription: str) -> T | None:
+    """A table's entry for a subscription, by its full path or its short name."""
+    return table.get(subscription) or table.get(_short(subscription))
 
 
 def _short(topic: str) -> str:

@@ -16,10 +16,13 @@ class Settlement(NamedTuple):
 
 
 ACKNOWLEDGED = 200
+_DONE = Settlement(ACKNOWLEDGED, None, "INFO", retryable=False)
 
 
 def settle_push(result: Result) -> Settlement:
     """Pub/Sub takes 200 for done and everything else for "again"."""
+    if result.error is None:
+        return _DONE
     if result.settled:
         return Settlement(ACKNOWLEDGED, None, _severity(result), retryable=False)
     if result.outcome is Outcome.POISON:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ FIELD_NAME_BYTES_MAX = 1_500
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 
+# A name of this many characters is within the limit whatever they are.
+_SHORT_NAME = FIELD_NAME_BYTES_MAX // 4
 _SCALARS = frozenset({str, bool, float, bytes, type(None)})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -64,31 +67,36 @@ def patched(document: Document, fields: Mapping[tuple[str, ...], Any]) -> Docume
 
 def check_ref(ref: Ref) -> None:
     """A path a store would refuse is refused here, with the same error everywhere."""
-    for part in (*ref.collection.split("/"), ref.id):
-        if (
-            not part
-            or part in {".", ".."}
-            or (part.startswith("__") and part.endswith("__"))
-            or len(part.encode(errors="surrogatepass")) > ID_BYTES_MAX
-        ):
-            raise WriteRefused(f"{ref.path:.120}: not a legal document path", code="INVALID_ARGUMENT")
-    if "/" in ref.id or ref.collection.count("/") % 2:
+    collection, key = ref
+    if not _legal_collection(collection) or not _legal_segment(key) or "/" in key:
         raise WriteRefused(f"{ref.path:.120}: not a legal document path", code="INVALID_ARGUMENT")
 
 
+@lru_cache(maxsize=1_024)
+def _legal_collection(collection: str) -> bool:
+    segments = collection.split("/")
+    return len(segments) % 2 == 1 and all(_legal_segment(segment) for segment in segments)
+
+
+def _legal_segment(segment: str) -> bool:
+    if not segment or segment in {".", ".."} or (segment.startswith("__") and segment.endswith("__")):
+        return False
+    return len(segment) * 4 <= ID_BYTES_MAX or len(segment.encode(errors="surrogatepass")) <= ID_BYTES_MAX
+
+
 def find_fault(value: Document, depth: int = 1) -> str | None:
-    """What makes this map unrepresentable, or None."""
+    """What makes this map unrepresentable, or None. Every document passes here: the common case comes first."""
     for name, item in value.items():
-        if name.startswith("__") and name.endswith("__"):
-            return f"the field name {name!r:.80} is reserved"
-        if not name or len(name) * 4 > FIELD_NAME_BYTES_MAX:
+        if name[:2] == "__" or not 0 < len(name) <= _SHORT_NAME:
             fault = _name_fault(name)
             if fault:
                 return fault
-        if type(item) not in _SCALARS:
-            fault = _value_fault(item, depth)
-            if fault:
-                return fault
+        kind = type(item)
+        if kind in _SCALARS or (kind is int and INTEGER_MIN <= item <= INTEGER_MAX):
+            continue
+        fault = _value_fault(item, depth)
+        if fault:
+            return fault
     return None
 
 
@@ -106,6 +114,8 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _name_fault(name: str) -> str | None:
+    if name.startswith("__") and name.endswith("__"):
+        return f"the field name {name!r:.80} is reserved"
     if not name:
         return "a field name is empty"
     if len(name.encode(errors="surrogatepass")) > FIELD_NAME_BYTES_MAX:
@@ -115,14 +125,14 @@ def _name_fault(name: str) -> str | None:
 
 def _value_fault(item: Any, depth: int) -> str | None:
     kind = type(item)
-    if kind is int:
-        return None if INTEGER_MIN <= item <= INTEGER_MAX else f"the integer {item!r:.40} is over 64 bits"
+    if kind is dt.datetime:
+        return None if item.tzinfo is not None else "a time has no zone"
     if kind is dict:
         return f"maps nest deeper than {DEPTH_MAX}" if depth >= DEPTH_MAX else find_fault(item, depth + 1)
     if kind is list:
         return _list_fault(item, depth)
-    if kind is dt.datetime:
-        return None if item.tzinfo is not None else "a time has no zone"
+    if kind is int:
+        return None if INTEGER_MIN <= item <= INTEGER_MAX else "an integer is over 64 bits"
     return f"{kind.__name__} is not a type a document can hold"
 
 

@@ -7,9 +7,9 @@ stores and people read; the two meet only here.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any
-
-import msgspec
+import re
+from functools import lru_cache
+from typing import Any
 
 from millpond.errors import InvalidEvent, json_type
 
@@ -17,14 +17,18 @@ SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 LATEST_US = int(dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()) * SECOND_US
 
+# One event's times are read and written several times on its way; after that they do not come again.
+_REMEMBERED = 1_024
+_datetimes: dict[int, dt.datetime] = {}
 # Epoch numbers from here on are milliseconds: as seconds they would lie beyond the year 5000.
 _MILLISECONDS_FROM = 1e11
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_AwareTime = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def to_datetime(us: int) -> dt.datetime:
-    return _EPOCH + dt.timedelta(microseconds=us)
+    value = _datetimes.get(us)
+    return value if value is not None else _remember(us, _EPOCH + dt.timedelta(microseconds=us))
 
 
 def from_datetime(value: dt.datetime) -> int:
@@ -58,11 +62,30 @@ def parse(value: Any, name: str) -> int:
 
 def _parse_text(value: str, name: str) -> int:
     try:
-        return from_datetime(msgspec.convert(value, _AwareTime))
-    except (msgspec.ValidationError, OverflowError):
+        return _parse_rfc3339(value)
+    except ValueError:
         raise InvalidEvent(
             f"{name} must be an RFC 3339 time with an offset, such as 2026-01-08T12:34:56Z"
         ) from None
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parse_rfc3339(value: str) -> int:
+    # fromisoformat alone also takes week dates, compact forms and times without an offset.
+    if not _RFC3339.fullmatch(value):
+        raise ValueError
+    parsed = dt.datetime.fromisoformat(value.upper())
+    us = from_datetime(parsed)
+    if parsed.tzinfo is dt.UTC:
+        _remember(us, parsed)
+    return us
+
+
+def _remember(us: int, value: dt.datetime) -> dt.datetime:
+    if len(_datetimes) >= _REMEMBERED:
+        _datetimes.clear()
+    _datetimes[us] = value
+    return value
 
 
 def _rounded(value: float, name: str) -> int:

@@ -71,9 +71,6 @@ class PushEndpoint:
         self._log = log
         self._metrics = metrics
         self._encode = msgspec.json.Encoder().encode
-        self._responses = {
-            status: metrics.responses.labels(str(status)) for status in (200, 400, 405, 415, 429, 503)
-        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
@@ -108,14 +105,12 @@ class PushEndpoint:
     ) -> None:
         status = settlement.http_status or 503
         views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
-        answer = Answer(
-            result.outcome, result.reason, delivery.message_id if delivery is not None else "", result.topic, views
-        )
-        if status != ACKNOWLEDGED:
-            answer = Refusal(
-                answer.outcome, answer.reason, answer.messageId, answer.topic, views, error=f"{result.error}"
-            )
-        body = self._encode(answer)
+        message_id = delivery.message_id if delivery is not None else ""
+        if status == ACKNOWLEDGED:
+            body = self._encode(Answer(result.outcome, result.reason, message_id, result.topic, views))
+        else:
+            error = f"{result.error}"
+            body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
         headers: Headers = [_JSON, (b"content-length", b"%d" % len(body))]
         if status == 429:
             headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
@@ -125,9 +120,10 @@ class PushEndpoint:
         await send({"type": "http.response.body", "body": body})
         latency_s = time.perf_counter() - started
         self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
-        self._responses[status].inc()
-        self._metrics.count_message(result.topic, result.outcome, result.reason)
-        self._metrics.message_seconds.observe(latency_s)
+        metrics = self._metrics
+        metrics.push_responses[status] += 1
+        metrics.messages[result.topic, result.outcome, result.reason] += 1
+        metrics.message_seconds.observe(latency_s)
 
 
 class _UnsupportedMediaType(MalformedEnvelope):

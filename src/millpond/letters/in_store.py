@@ -44,7 +44,7 @@ class StoredLetters:
         if len(parts) > 1:
             for number, part in enumerate(parts):
                 await self._put(_part_ref(ref, number), {"data": part, "expireAt": expires})
-        self._metrics.letters.inc()
+        self._metrics.letters_buried += 1
         document = _envelope(item, fault)
         document["data"] = packed if len(parts) <= 1 else None
         document["parts"] = len(parts) if len(parts) > 1 else 0

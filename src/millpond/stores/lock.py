@@ -17,7 +17,8 @@ class StoreInUse(MillpondError):
     def __init__(self, path: Path, holder: Holder) -> None:
         where = f" ({holder.url})" if holder.url else ""
         super().__init__(
-            f"{path} is in use by process {holder.pid}{where}: stop it, or name another store with STORE=sqlite:PATH"
+            f"{path} is in use by process {holder.pid}{where}: "
+            "stop it, or name another store with STORE=sqlite:PATH"
         )
         self.holder = holder
 

@@ -16,10 +16,11 @@ from types import ModuleType
 
 from millpond.errors import SettingsError
 from millpond.settings import Settings
-from millpond.view import Latest, Merge, Tally, View
+from millpond.view import METHOD_OF_KIND, Latest, Merge, Tally, View
 from millpond.views import bars, ops, pipelines, signals, ticks
 
 BUILT_IN: tuple[ModuleType, ...] = (ops, pipelines, ticks, bars, signals)
+_UNDEFINED = (Latest.document, Merge.fields, Tally.fold)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
@@ -49,10 +50,7 @@ def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
         found = [
             item()
             for item in vars(module).values()
-            if inspect.isclass(item)
-            and issubclass(item, View)
-            and item.__module__ == module.__name__
-            and not inspect.isabstract(item)
+            if inspect.isclass(item) and issubclass(item, View) and item.__module__ == module.__name__
         ]
     if not found:
         raise SettingsError("VIEWS", name, "defines no view: subclass millpond.Latest, Merge or Tally in it")
@@ -60,26 +58,30 @@ def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
 
 
 def _check(views: Sequence[View], settings: Settings) -> None:
-    owners: dict[str, View] = {}
+    taken = {"ops_dedupe", "dead_letters", "flow_runs"}
     for view in views:
         root = view.collection.split("/", 1)[0]
         view.name = view.name or root
-        what = f"{type(view).__module__}.{type(view).__name__}"
-        problem = None
-        if not isinstance(view, Latest | Merge | Tally):
-            problem = "must be a Latest, a Merge or a Tally"
-        elif not view.topics or isinstance(view.topics, str):
-            problem = 'needs topics, for example ("orders",)'
-        elif not _NAME.fullmatch(root):
-            problem = f"needs a collection of letters, digits, _ . -, not {view.collection!r}"
-        elif not _NAME.fullmatch(view.name):
-            problem = f"needs a name of letters, digits, _ . -, not {view.name!r}"
-        elif root in owners or root in {"ops_dedupe", "dead_letters", "flow_runs"}:
+        problem = _problem_of(view, root, settings)
+        if problem is None and root in taken:
             problem = f"writes to {root}, which is taken: one collection belongs to one view"
-        elif isinstance(view, Tally) and not view.receipts:
-            problem = "is a tally, which needs receipts"
-        elif isinstance(view, Tally) and settings.receipts == "message":
-            problem = "is a tally, which needs RECEIPTS=logical: by message, a republished event counts twice"
-        if problem:
-            raise SettingsError("VIEWS", what, problem)
-        owners[root] = view
+        if problem is not None:
+            raise SettingsError("VIEWS", f"{type(view).__module__}.{type(view).__name__}", problem)
+        taken.add(root)
+
+
+def _problem_of(view: View, root: str, settings: Settings) -> str | None:
+    if not isinstance(view, Latest | Merge | Tally):
+        return "must be a Latest, a Merge or a Tally"
+    method = METHOD_OF_KIND[view.kind]
+    if getattr(type(view), method) in _UNDEFINED:
+        return f"must define {method}()"
+    if not view.topics or isinstance(view.topics, str):
+        return 'needs topics, for example ("orders",)'
+    if not _NAME.fullmatch(root):
+        return f"needs a collection of letters, digits, _ . -, not {view.collection!r}"
+    if not _NAME.fullmatch(view.name):
+        return f"needs a name of letters, digits, _ . -, not {view.name!r}"
+    if isinstance(view, Tally) and (not view.receipts or settings.receipts == "message"):
+        return "is a tally, which needs receipts = True and RECEIPTS=logical: without, an event may count twice"
+    return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 
 from millpond import timestamps
+from millpond.digest import base32_sha256
 from millpond.errors import InvalidEvent
 from millpond.ids import encode_id
 from millpond.model import Document, Event
@@ -72,8 +71,7 @@ class TradeSignals(Merge):
         }
         if all(value is None for value in basis.values()):
             raise InvalidEvent("nothing identifies the signal: give it a signalId, or a symbol and a decisionAt")
-        digest = hashlib.sha256(canonical_json(basis)).digest()
-        return base64.b32encode(digest)[:52].decode()
+        return base32_sha256(canonical_json(basis))
 
 
 def views(settings: Settings) -> list[View]:

@@ -59,6 +59,7 @@ async def _serve(service: Service, listener: socket.socket) -> None:
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
@@ -101,7 +102,7 @@ def _protocol(service: Service) -> type[BoundedProtocol]:
         service.log.message(
             None, result, Settlement(status, None, "ERROR", retryable=False), 0.0, time.time_ns() // 1_000
         )
-        service.metrics.responses.labels(str(status)).inc()
+        service.metrics.push_responses[status] += 1
 
     return type("Protocol", (BoundedProtocol,), {"on_refusal": staticmethod(on_refusal)})
 

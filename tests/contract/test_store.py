@@ -1,0 +1,282 @@
+"""The store port's contract, held against every implementation."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from millpond.errors import WriteRefused
+from millpond.model import (
+    Committed,
+    Conflict,
+    Delete,
+    Delivery,
+    LogEntry,
+    Outcome,
+    Patch,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    ViewResult,
+)
+from millpond.ports import StoreWithCatalog
+
+Run = Callable[[Any], Any]
+A, B = Ref("ponds", "a"), Ref("ponds", "b")
+NOW = dt.datetime(2026, 1, 8, 12, 34, 56, 789_012, tzinfo=dt.UTC)
+
+
+def put(run: Run, store: StoreWithCatalog, ref: Ref, data: dict[str, Any], base: Any = None) -> Any:
+    committed = run(store.commit([Put(ref, base, data)]))
+    assert isinstance(committed, Committed)
+    return committed.versions[0]
+
+
+def read(run: Run, store: StoreWithCatalog, *refs: Ref) -> list[Snapshot]:
+    found: list[Snapshot] = run(store.read(refs))
+    return found
+
+
+def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "t", **more: Any) -> LogEntry:
+    views = [ViewResult("v", "ponds/a", outcome, "applied", "stamp", "winner")]
+    delivery = Delivery(message_id=message_id, publish_time=7, data=b'{"x":1}', attributes={"k": "v"}, attempt=3)
+    return LogEntry(
+        delivery=delivery,
+        topic=topic,
+        event_id=more.get("event_id"),
+        arrived_at=more.get("arrived_at", 9),
+        result=Result(outcome, "applied", topic, views, buried=outcome is Outcome.POISON),
+        replay=more.get("replay", False),
+    )
+
+
+def test_absent_documents_read_as_absent(run: Run, store: StoreWithCatalog) -> None:
+    """Reading answers every ref, in the order asked, absence included."""
+    version = put(run, store, A, {"n": 1})
+    assert read(run, store, B, A, B) == [
+        Snapshot(B, None, None),
+        Snapshot(A, version, {"n": 1}),
+        Snapshot(B, None, None),
+    ]
+
+
+EVERY_TYPE: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "false": False,
+    "zero": 0,
+    "one": 1,
+    "one as float": 1.0,
+    "negative zero": -0.0,
+    "largest": 2**63 - 1,
+    "smallest": -(2**63),
+    "tiny": 5e-324,
+    "huge": 1.7976931348623157e308,
+    "infinity": float("inf"),
+    "text": "naïve 🌊 \u2028 \x00 \x1b",
+    "empty text": "",
+    "bytes": b"\x00\xff",
+    "time": NOW,
+    "list": [1, "two", None, {"deep": [True]}],
+    "empty list": [],
+    "map": {"a.b": {"c/d": 1}, "ключ": 2},
+    "empty map": {},
+}
+
+
+def test_a_document_read_back_equals_the_document_written(run: Run, store: StoreWithCatalog) -> None:
+    """Types included: 1 stays an int, 1.0 a float, True a bool, and times keep their microseconds."""
+    put(run, store, A, EVERY_TYPE)
+    (found,) = read(run, store, A)
+    assert found.data == EVERY_TYPE
+    assert _types(found.data) == _types(EVERY_TYPE)
+    assert repr(found.data["negative zero"]) == "-0.0"
+
+
+def _types(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _types(item) for name, item in value.items()}
+    return [_types(item) for item in value] if isinstance(value, list) else type(value)
+
+
+def test_create_conflicts_when_the_document_exists(run: Run, store: StoreWithCatalog) -> None:
+    """Absence is a precondition like any other."""
+    put(run, store, A, {"n": 1})
+    assert run(store.commit([Put(A, None, {"n": 2})])) == Conflict(frozenset({A}))
+    assert read(run, store, A)[0].data == {"n": 1}
+
+
+def test_a_stale_version_conflicts(run: Run, store: StoreWithCatalog) -> None:
+    """Only the writer that saw the current version may replace it."""
+    first = put(run, store, A, {"n": 1})
+    put(run, store, A, {"n": 2}, base=first)
+    for write in (Put(A, first, {"n": 3}), Patch(A, first, {("n",): 3}), Delete(A, first)):
+        assert run(store.commit([write])) == Conflict(frozenset({A}))
+    assert read(run, store, A)[0].data == {"n": 2}
+
+
+def test_a_commit_applies_whole_or_not_at_all(run: Run, store: StoreWithCatalog) -> None:
+    """One failed precondition undoes every write and every log entry beside it."""
+    first = put(run, store, A, {"n": 1})
+    wrong = [Put(B, None, {"n": 1}), Put(A, None, {"n": 2})]
+    assert run(store.commit(wrong, [entry("m1")])) == Conflict(frozenset({A}))
+    assert read(run, store, A, B) == [Snapshot(A, first, {"n": 1}), Snapshot(B, None, None)]
+    assert run(store.count_events()) == {}
+
+
+def test_versions_are_never_reused(run: Run, store: StoreWithCatalog) -> None:
+    """A document made anew after a delete does not come back under a version somebody may still hold."""
+    seen = set()
+    for n in range(5):
+        version = put(run, store, A, {"n": n})
+        assert version not in seen
+        seen.add(version)
+        assert isinstance(run(store.commit([Delete(A, version)])), Committed)
+    assert isinstance(run(store.commit([Put(A, min(seen), {"n": 9})])), Conflict)
+
+
+def test_a_patch_touches_only_the_named_fields(run: Run, store: StoreWithCatalog) -> None:
+    """Field names with dots are names, not paths; maps on the way are made."""
+    version = put(run, store, A, {"steps": {"a.b": {"status": "READY", "mine": 1}}, "other": [1]})
+    fields = {("steps", "a.b", "status"): "RUNNING", ("lease", "owner"): "w1"}
+    committed = run(store.commit([Patch(A, version, fields)]))
+    assert isinstance(committed, Committed)
+    (found,) = read(run, store, A)
+    assert found.version == committed.versions[0]
+    assert found.data == {
+        "steps": {"a.b": {"status": "RUNNING", "mine": 1}},
+        "other": [1],
+        "lease": {"owner": "w1"},
+    }
+
+
+def test_deleting_reports_no_version(run: Run, store: StoreWithCatalog) -> None:
+    """Versions come back in the order of the writes, None for a delete."""
+    version = put(run, store, A, {"n": 1})
+    committed = run(store.commit([Delete(A, version), Put(B, None, {})]))
+    assert isinstance(committed, Committed)
+    assert committed.versions[0] is None
+    assert read(run, store, A, B) == [Snapshot(A, None, None), Snapshot(B, committed.versions[1], {})]
+
+
+def deep(levels: int) -> dict[str, Any]:
+    return {"down": deep(levels - 1)} if levels else {"bottom": 1}
+
+
+UNREPRESENTABLE = {
+    "integer over 64 bits": {"n": 2**63},
+    "list in a list": {"n": [[1]]},
+    "reserved field name": {"__x__": 1},
+    "reserved name further down": {"map": {"list": [{"__x__": 1}]}},
+    "empty field name": {"": 1},
+    "field name over 1,500 bytes": {"n" * 1_501: 1},
+    "deeper than 20 maps": deep(20),
+    "a time without a zone": {"t": NOW.replace(tzinfo=None)},
+    "a set": {"s": {1, 2}},
+    "a lone surrogate": {"s": "\ud800"},
+    "over a mebibyte": {"s": "x" * 1_048_577},
+}
+
+
+@pytest.mark.parametrize("data", UNREPRESENTABLE.values(), ids=UNREPRESENTABLE.keys())
+def test_what_no_document_can_hold_is_refused_everywhere(
+    run: Run, store: StoreWithCatalog, data: dict[str, Any]
+) -> None:
+    """The real service's limits hold on every store, and refusing changes nothing."""
+    with pytest.raises(WriteRefused, match="ponds/a"):
+        run(store.commit([Put(B, None, {"fine": 1}), Put(A, None, data)], [entry("m1")]))
+    assert read(run, store, A, B) == [Snapshot(A, None, None), Snapshot(B, None, None)]
+    assert run(store.count_events()) == {}
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [Ref("ponds", ""), Ref("ponds", "."), Ref("ponds", ".."), Ref("ponds", "a/b"), Ref("ponds", "__x__"),
+     Ref("ponds", "x" * 1_501), Ref("", "a"), Ref("ponds/a", "b"), Ref("ponds//x", "a"), Ref("__x__", "a")],
+)  # fmt: skip
+def test_illegal_paths_are_refused_everywhere(run: Run, store: StoreWithCatalog, ref: Ref) -> None:
+    """A path the real service would refuse never gets as far as a store."""
+    with pytest.raises(WriteRefused):
+        run(store.commit([Put(ref, None, {})]))
+
+
+def test_just_representable_documents_are_kept(run: Run, store: StoreWithCatalog) -> None:
+    """The limits are limits, not approximations of them."""
+    documents = [deep(19), {"n" * 1_500: 1}, {"list": [{"list": [1]}]}, {"__x": 1, "x__": 2, "_": 3}]
+    for number, data in enumerate(documents):
+        put(run, store, Ref("ponds", str(number)), data)
+    assert [found.data for found in run(store.list_documents("ponds", 10, None))] == documents
+
+
+def test_the_log_keeps_each_message_once(run: Run, store: StoreWithCatalog) -> None:
+    """A redelivery's entry is passed over: its first outcome stays, and counts cannot over-count."""
+    run(store.commit([], [entry("m1"), entry("m2", Outcome.STALE)]))
+    run(store.commit([], [entry("m1", Outcome.DUPLICATE), entry("m3", topic="u")]))
+    assert run(store.count_events()) == {"t": {"applied": 1, "stale_ignored": 1}, "u": {"applied": 1}}
+
+
+def test_the_same_id_on_another_topic_is_another_message(run: Run, store: StoreWithCatalog) -> None:
+    """Message ids are unique within a topic, not beyond."""
+    run(store.commit([], [entry("m1", topic="t"), entry("m1", topic="u")]))
+    assert run(store.count_events()) == {"t": {"applied": 1}, "u": {"applied": 1}}
+
+
+def test_a_replay_replaces_the_poison_entry(run: Run, store: StoreWithCatalog) -> None:
+    """Also when the message has found its topic only now: it still counts once."""
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="")]))
+    run(store.commit([], [entry("m1", Outcome.APPLIED, replay=True)]))
+    run(store.commit([], [entry("m1", Outcome.DUPLICATE, replay=True)]))
+    assert run(store.count_events()) == {"t": {"applied": 1}}
+
+
+def test_log_entries_are_found_by_message_and_event_id(run: Run, store: StoreWithCatalog) -> None:
+    """What was appended comes back whole."""
+    first, second = entry("m1", event_id="e1"), entry("m2", event_id="e1")
+    run(store.commit([], [first, second, entry("m3")]))
+    assert run(store.find_events("e1")) == [first, second]
+    assert run(store.find_events("m2")) == [second]
+    assert run(store.find_events("nobody")) == []
+
+
+def test_documents_are_listed_by_id_in_pages(run: Run, store: StoreWithCatalog) -> None:
+    """A page begins after the id it is given."""
+    for name in ("b", "a", "c", "é", "B"):
+        put(run, store, Ref("ponds", name), {"name": name})
+    put(run, store, Ref("ponds/a/fish", "x"), {})
+    put(run, store, Ref("ops_dedupe", "r2"), {})
+    put(run, store, Ref("ops_dedupe", "r1"), {})
+    ids = [found.ref.id for found in run(store.list_documents("ponds", 10, None))]
+    assert ids == ["B", "a", "b", "c", "é"]
+    assert [found.ref.id for found in run(store.list_documents("ponds", 2, "a"))] == ["b", "c"]
+    assert [found.ref.id for found in run(store.list_documents("ops_dedupe", 9, "r1"))] == ["r2"]
+    assert run(store.collections()) == [("ops_dedupe", 2), ("ponds", 5), ("ponds/a/fish", 1)]
+
+
+def test_receipts_are_documents_like_any_other(run: Run, store: StoreWithCatalog) -> None:
+    """The embedded store keeps them apart; the contract does not know."""
+    ref = Ref("ops_dedupe", "dev__t__KEY")
+    version = put(run, store, ref, {"n": 1})
+    assert run(store.commit([Put(ref, None, {"n": 2})])) == Conflict(frozenset({ref}))
+    newer = put(run, store, ref, {"n": 2}, base=version)
+    assert read(run, store, ref) == [Snapshot(ref, newer, {"n": 2})]
+    assert run(store.commit([Delete(ref, version)])) == Conflict(frozenset({ref}))
+    assert isinstance(run(store.commit([Delete(ref, newer)])), Committed)
+    assert read(run, store, ref)[0].data is None
+
+
+def test_sweeping_deletes_what_has_expired(run: Run, store: StoreWithCatalog) -> None:
+    """Documents by `expireAt`, log entries by arrival; everything else stays."""
+    for ref in (A, Ref("ops_dedupe", "r1")):
+        put(run, store, ref, {"expireAt": NOW})
+    put(run, store, B, {"expireAt": NOW + dt.timedelta(seconds=1)})
+    put(run, store, Ref("ponds", "c"), {})
+    run(store.commit([], [entry("m1", arrived_at=1), entry("m2", arrived_at=2)]))
+    now = int(NOW.timestamp()) * 1_000_000 + NOW.microsecond
+    assert run(store.sweep(now, 2)) == 3
+    assert run(store.sweep(now, 2)) == 0
+    assert run(store.collections()) == [("ponds", 2)]
+    assert run(store.count_events()) == {"t": {"applied": 1}}

@@ -1,0 +1,511 @@
+"""The engine under faults: nothing acknowledged is lost, nothing is applied twice, neighbours do not suffer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from common.pond import NOW, SECOND, Orders, at, delivery, order, service, tick
+from millpond import settings as settings_module
+from millpond import views as views_module
+from millpond.engine import Engine
+from millpond.errors import AccessDenied, Overloaded, StoreError, Unavailable, WriteRefused
+from millpond.model import (
+    Committed,
+    Conflict,
+    Delete,
+    Delivery,
+    LogEntry,
+    Outcome,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    Write,
+)
+from millpond.service import Service
+from millpond.settle import settle_push
+from millpond.stores.memory import MemoryStore
+
+
+class FaultyStore(MemoryStore):
+    """The memory store with faults on demand, and a record of every call."""
+
+    def __init__(self, in_flight_max: int = 8) -> None:
+        super().__init__()
+        self.commits_in_flight_max = in_flight_max
+        self.before: list[BaseException | None] = []
+        self.after: list[BaseException | None] = []
+        self.refused: set[str] = set()
+        self.commits: list[Sequence[Write]] = []
+        self.reads: list[Sequence[Ref]] = []
+        self.commit_s = 0.0
+        self.commits_running = self.commits_at_once = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        self.reads.append(refs)
+        await asyncio.sleep(0)
+        return await super().read(refs)
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        self.commits.append(writes)
+        self.commits_running += 1
+        self.commits_at_once = max(self.commits_at_once, self.commits_running)
+        await asyncio.sleep(self.commit_s)
+        await self.gate.wait()
+        self.commits_running -= 1
+        _raise_next(self.before)
+        for write in writes:
+            if isinstance(write, Put) and write.data.get("status") in self.refused:
+                raise WriteRefused(f"{write.ref.path} is refused", code="INVALID_ARGUMENT")
+        committed = await super().commit(writes, log)
+        _raise_next(self.after)
+        return committed
+
+    def writes_of(self, path: str) -> int:
+        return sum(write.ref.path == path for writes in self.commits for write in writes)
+
+
+def _raise_next(faults: list[BaseException | None]) -> None:
+    fault = faults.pop(0) if faults else None
+    if fault is not None:
+        raise fault
+
+
+class Bench:
+    """A service on a faulty store with quick retries and a clock that stands at NOW."""
+
+    def __init__(self, store: FaultyStore, **environment: str) -> None:
+        quick = {
+            "STORE": "memory",
+            "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.001",
+            "FIRESTORE_RETRY_MAX_BACKOFF_S": "0.002",
+            "FIRESTORE_RETRY_MAX_TOTAL_S": "1",
+            "CONSUMER_QUEUE_SIZE": "1000",
+        }
+        self.now = NOW
+        self.store = store
+        self.output = io.BytesIO()
+        settings = settings_module.load({**quick, **environment})
+        self.service = Service(settings, store, self.output, wall_clock=lambda: self.now)
+
+    @property
+    def engine(self) -> Engine:
+        return self.service.engine
+
+    async def send(self, *messages: Delivery) -> list[Result]:
+        return list(await asyncio.gather(*(self.engine.handle(message) for message in messages)))
+
+    async def document(self, path: str) -> Any:
+        collection, _, key = path.rpartition("/")
+        (found,) = await MemoryStore.read(self.store, [Ref(collection, key)])
+        return found.data
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [result.reason for result in results]
+
+
+def test_the_happy_path_is_one_commit_and_no_read_once_warm() -> None:
+    """A hundred messages over ten documents share a few commits; warm documents are not read."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        await bench.send(*(delivery({"service": f"s{n}", "timestamp": at(0)}, f"a{n}") for n in range(10)))
+        bench.store.reads.clear()
+        bench.store.commits.clear()
+        messages = [delivery({"service": f"s{n % 10}", "timestamp": at(n + 1)}, f"b{n}", n) for n in range(100)]
+        assert set(outcomes(await bench.send(*messages))) == {"applied"}
+        assert bench.store.reads == []
+        assert len(bench.store.commits) == 1
+
+    run(scenario)
+
+
+def test_a_hundred_ticks_for_one_symbol_are_one_document_write() -> None:
+    """Each has its own outcome, as if applied one by one."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1), TICK_HISTORY="off")
+        results = await bench.send(*(tick(f"m{n}", n, n % 50, n) for n in range(100)))
+        assert bench.store.writes_of("market_ticks_latest/SPY") == 1
+        assert outcomes(results).count("applied") == 51
+        assert (await bench.document("market_ticks_latest/SPY"))["price"] == 99
+
+    run(scenario)
+
+
+def test_batches_of_one_process_never_share_a_document() -> None:
+    """Eight commits may run at once, and still no message of ours conflicts with another."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        messages = [delivery({"service": f"s{n % 3}", "timestamp": at(n)}, f"m{n}", n) for n in range(60)]
+        bench.store.commit_s = 0.003
+        waves = []
+        for message in messages:
+            waves.append(asyncio.ensure_future(bench.send(message)))
+            await asyncio.sleep(0.0005)
+        await asyncio.gather(*waves)
+        assert bench.service.metrics.conflicts == 0
+        assert bench.store.commits_at_once > 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["before applying", "after applying"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(applied: bool, times: int) -> None:
+    """A lost reply and a lost request look the same; reading again tells them apart, tallies included."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.engine.router.__init__([*bench.service.views, _named(Orders())], bench.service.settings.route_rules())  # type: ignore[misc]
+        faults = bench.store.after if applied else bench.store.before
+        faults.extend([Unavailable("the reply got lost", code="UNAVAILABLE")] * times)
+        results = await bench.send(order("m1", 10, 0), order("m2", 5, -1), service("m3", 1, "ok", 1))
+        assert all(settle_push(result).http_status == 200 for result in results)
+        sales = await bench.document("sales/d1")
+        assert (sales["count"], sales["sum"]) == (2, 15)
+        assert (await bench.document("ops_services/dev__api"))["status"] == "ok"
+        again = await bench.send(order("m1", 10, 0), order("m2", 5, -1), service("m3", 1, "ok", 1))
+        assert {result.outcome for result in again} == {Outcome.DUPLICATE}
+        assert (await bench.document("sales/d1"))["sum"] == 15
+
+    run(scenario)
+
+
+def _named(view: Orders) -> Orders:
+    view.name = "sales"
+    return view
+
+
+def test_a_store_that_stays_away_is_answered_as_retry() -> None:
+    """503, logged with its error, and nothing acknowledged."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.store.before.extend([Unavailable("away", code="UNAVAILABLE")] * 100)
+        (result,) = await bench.send(service("m1", 1, "ok", 1))
+        settlement = settle_push(result)
+        assert (result.outcome, result.reason) == (Outcome.RETRY, "store_unavailable")
+        assert (settlement.http_status, settlement.severity, settlement.retryable) == (503, "ERROR", True)
+        assert len(bench.store.commits) == 6, "FIRESTORE_RETRY_MAX_ATTEMPTS"
+
+    run(scenario)
+
+
+def test_the_retry_budget_counts_from_arrival() -> None:
+    """FIRESTORE_RETRY_MAX_TOTAL_S ends the tries, however many are left."""
+
+    async def scenario() -> None:
+        bench = Bench(
+            FaultyStore(),
+            FIRESTORE_RETRY_MAX_TOTAL_S="0.1",
+            FIRESTORE_RETRY_INITIAL_BACKOFF_S="0.04",
+            FIRESTORE_RETRY_MAX_BACKOFF_S="0.04",
+            FIRESTORE_RETRY_MAX_ATTEMPTS="100",
+        )
+        bench.store.before.extend([Unavailable("away")] * 100)
+        began = asyncio.get_running_loop().time()
+        (result,) = await bench.send(service("m1", 1, "ok", 1))
+        assert result.reason == "store_unavailable"
+        assert asyncio.get_running_loop().time() - began < 0.3
+
+    run(scenario)
+
+
+def test_denied_access_is_retried_by_the_broker_and_pages_somebody() -> None:
+    """It will not heal by itself, so the budget is not spent on it."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.store.before.append(AccessDenied("no", code="PERMISSION_DENIED"))
+        (result,) = await bench.send(service("m1", 1, "ok", 1))
+        settlement = settle_push(result)
+        assert (result.reason, settlement.http_status, settlement.severity) == ("access_denied", 503, "CRITICAL")
+        assert len(bench.store.commits) == 1
+
+    run(scenario)
+
+
+def test_a_refused_write_is_isolated_and_buried() -> None:
+    """Its batch is halved until it is alone; the rest commits, the culprit lies in the letters, and we alert."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        bench.store.refused = {"bad"}
+        messages = [
+            delivery({"service": f"s{n}", "timestamp": at(1), "status": "bad" if n == 5 else "ok"}, f"m{n}")
+            for n in range(16)
+        ]
+        results = await bench.send(*messages)
+        assert outcomes(results) == ["applied"] * 5 + ["write_refused"] + ["applied"] * 10
+        settlement = settle_push(results[5])
+        assert (settlement.http_status, settlement.severity) == (200, "ALERT")
+        letter = await bench.document("dead_letters/s__m5")
+        assert (letter["reason"], letter["messageId"]) == ("write_refused", "m5")
+        assert await bench.document("ops_services/dev__s5") is None
+        assert (await bench.store.count_events())["system.events"] == {"applied": 15, "poison": 1}
+
+    run(scenario)
+
+
+def test_another_writer_is_met_with_fresh_reads() -> None:
+    """A conflict reads the culprit again and plans again; the greater stamp wins whoever wrote first."""
+
+    async def scenario() -> None:
+        store = FaultyStore()
+        ours, theirs = Bench(store), Bench(store)
+        await ours.send(service("m1", 1, "one", 1))
+        await theirs.send(service("m2", 2, "two", 2))
+        (newer,) = await ours.send(service("m3", 3, "three", 3))
+        (older,) = await theirs.send(service("m0", 0, "zero", 0))
+        assert (newer.reason, older.reason) == ("applied", "stale_event_ignored")
+        assert (await ours.document("ops_services/dev__api"))["status"] == "three"
+        assert ours.service.metrics.conflicts == 1
+
+    run(scenario)
+
+
+def test_contention_splits_the_batch_into_groups() -> None:
+    """A document somebody else keeps changing delays only those who share it."""
+
+    async def scenario() -> None:
+        store = FaultyStore(in_flight_max=1)
+        bench = Bench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.2")
+        real = store.commit
+
+        async def contended(writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+            if any(write.ref.path == "ops_services/dev__hot" for write in writes):
+                store.commits.append(writes)
+                return Conflict()
+            return await real(writes, log)
+
+        store.commit = contended  # type: ignore[method-assign]
+        hot = delivery({"service": "hot", "timestamp": at(1)}, "h1")
+        cold = [delivery({"service": f"s{n}", "timestamp": at(1)}, f"m{n}") for n in range(5)]
+        results = await bench.send(hot, *cold)
+        assert outcomes(results) == ["contention"] + ["applied"] * 5
+        assert settle_push(results[0]).http_status == 503
+
+    run(scenario)
+
+
+def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator deleted the document meanwhile: the event is news, not stale."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        await bench.send(service("m1", 1, "ok", 5))
+        ref = Ref("ops_services", "dev__api")
+        (found,) = await MemoryStore.read(bench.store, [ref])
+        assert found.version is not None
+        await MemoryStore.commit(bench.store, [Delete(ref, found.version)])
+        monkeypatch.setattr("millpond.batch.CACHE_TRUST_S", -1.0)
+        (result,) = await bench.send(service("m2", 2, "back", 3))
+        assert result.reason == "applied"
+        assert (await bench.document("ops_services/dev__api"))["status"] == "back"
+
+    run(scenario)
+
+
+def test_a_full_room_answers_at_once() -> None:
+    """CONSUMER_QUEUE_SIZE counts those waiting; the next one hears 429 without waiting."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1), CONSUMER_QUEUE_SIZE="3")
+        bench.store.gate.clear()
+        first = asyncio.ensure_future(bench.engine.handle(service("m0", 0, "ok", 0)))
+        await asyncio.sleep(0.01)
+        waiting = [asyncio.ensure_future(bench.engine.handle(service(f"m{n}", n, "ok", n))) for n in range(1, 4)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(Overloaded):
+            await bench.engine.handle(service("m9", 9, "ok", 9))
+        bench.store.gate.set()
+        assert {result.outcome for result in await asyncio.gather(first, *waiting)} == {Outcome.APPLIED}
+
+    run(scenario)
+
+
+def test_the_room_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few huge messages must not fill memory while they wait."""
+    monkeypatch.setattr("millpond.engine.ROOM_BYTES_MAX", 10_000)
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        bench.store.gate.clear()
+        big = {"service": "api", "timestamp": at(0), "blob": "x" * 5_000}
+        started = []
+        for number in range(2):
+            started.append(asyncio.ensure_future(bench.engine.handle(delivery(big, f"m{number}"))))
+            await asyncio.sleep(0.01)
+        with pytest.raises(Overloaded):
+            await bench.engine.handle(delivery(big, "m9"))
+        bench.store.gate.set()
+        await asyncio.gather(*started)
+
+    run(scenario)
+
+
+def test_draining_finishes_what_was_accepted_and_refuses_the_rest() -> None:
+    """After SIGTERM nothing is cut off half way and nothing new begins."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        bench.store.gate.clear()
+        accepted = [asyncio.ensure_future(bench.engine.handle(service(f"m{n}", n, "ok", n))) for n in range(4)]
+        await asyncio.sleep(0.01)
+        draining = asyncio.ensure_future(bench.engine.drain())
+        await asyncio.sleep(0.01)
+        late = await bench.engine.handle(service("m9", 9, "ok", 9))
+        assert (late.reason, settle_push(late).http_status) == ("shutting_down", 503)
+        bench.store.gate.set()
+        await draining
+        assert [task.result().outcome for task in accepted] == [Outcome.APPLIED] * 4
+
+    run(scenario)
+
+
+POISON = delivery({"no": "topic"}, "p1")
+POISON_AGAIN = delivery({"no": "topic"}, "p1", attempt=2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message", "status", "buried"),
+    [
+        ("auto", POISON, 200, True),
+        ("auto", POISON_AGAIN, 400, False),
+        ("park", POISON_AGAIN, 200, True),
+        ("native", POISON, 400, False),
+    ],
+)
+def test_poison_follows_its_policy(policy: str, message: Delivery, status: int, buried: bool) -> None:
+    """400 only where a native dead-letter policy will end the redeliveries; otherwise buried first, then 200."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), POISON_POLICY=policy)
+        (result,) = await bench.send(message)
+        assert (result.outcome, result.reason) == (Outcome.POISON, "unroutable_payload")
+        assert settle_push(result).http_status == status
+        assert (await bench.document("dead_letters/s__p1") is not None) == buried
+
+    run(scenario)
+
+
+def test_a_letter_that_cannot_be_stored_is_not_acknowledged() -> None:
+    """Burying failed means the broker keeps the message."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.store.before.extend([Unavailable("away")] * 100)
+        (result,) = await bench.send(POISON)
+        assert settle_push(result).http_status == 503
+
+    run(scenario)
+
+
+def test_a_failing_view_is_retried_and_parked_after_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deploy may heal it; a message that stays ill is buried as view_error, with what was raised."""
+
+    def broken(_: Any, event: Any) -> Any:
+        raise RuntimeError("boom " + event.get("status"))
+
+    monkeypatch.setattr(views_module.ops.OpsServices, "document", broken)
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        good = tick("t1", 0, 0, 1)
+        result, fine = await bench.send(service("m1", 0, "ok", 0), good)
+        assert (result.outcome, result.reason, fine.reason) == (Outcome.RETRY, "view_error", "applied")
+        assert "boom" not in str(result.error)
+        bench.now = NOW + 3_601 * SECOND
+        (result,) = await bench.send(service("m1", 0, "ok", 0))
+        assert (result.outcome, result.reason, settle_push(result).http_status) == (
+            Outcome.POISON,
+            "view_error",
+            200,
+        )
+        letter = await bench.document("dead_letters/s__m1")
+        assert "boom ok" in letter["error"]
+        assert letter["view"] == "ops_services"
+
+    run(scenario)
+
+
+def test_replaying_a_letter_never_undoes_newer_state() -> None:
+    """It keeps its message id and publish time: twice is a duplicate, after newer events it is stale."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        lost = delivery({"service": "api", "status": "old", "producedAt": at(1)}, "m1", 1)
+        (buried,) = await bench.send(lost)
+        assert buried.reason == "unroutable_payload"
+        healed = Bench(bench.store, SOURCE_TOPIC="system.events")
+        first = await healed.service.replay_letter("s__m1")
+        second = await healed.service.replay_letter("s__m1")
+        assert first is not None
+        assert second is not None
+        assert (first.reason, second.reason) == ("applied", "duplicate_message_noop")
+        letter = await healed.document("dead_letters/s__m1")
+        assert (letter["replays"], letter["replayReason"]) == (2, "duplicate_message_noop")
+        assert await healed.store.count_events() == {"system.events": {"applied": 1}}
+        assert await healed.service.replay_letter("nobody") is None
+
+    run(scenario)
+
+
+def test_a_letter_too_big_for_one_document_comes_in_parts() -> None:
+    """Incompressible megabytes are kept whole, and purged whole."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        data = os.urandom(2_500_000)
+        message = Delivery(message_id="big", publish_time=NOW, data=data, subscription="s")
+        (result,) = await bench.send(message)
+        assert (result.reason, result.buried) == ("invalid_json", True)
+        opened = await bench.service.letters.open_letter(Ref("dead_letters", "s__big"))
+        assert opened is not None
+        assert opened[1] == message
+        assert await bench.service.letters.purge(Ref("dead_letters", "s__big"))
+        assert await bench.store.collections() == []
+
+    run(scenario)
+
+
+def test_an_unexpected_error_is_answered_as_retry_and_reported() -> None:
+    """A bug of ours acknowledges nothing, and does not stop the engine."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        bench.store.before.append(RuntimeError("a bug"))
+        (result,) = await bench.send(service("m1", 1, "ok", 1))
+        await asyncio.sleep(0)
+        assert (result.outcome, result.reason) == (Outcome.RETRY, "internal_error")
+        assert reported
+        (result,) = await bench.send(service("m1", 1, "ok", 1))
+        assert result.reason == "applied"
+
+    run(scenario)
+
+
+def test_store_errors_are_all_answered() -> None:
+    """Every kind in the tree has a settlement; a new kind must be given one."""
+    assert {kind.__name__ for kind in StoreError.__subclasses__()} == {
+        "Unavailable",
+        "AccessDenied",
+        "WriteRefused",
+    }

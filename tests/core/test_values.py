@@ -1,0 +1,162 @@
+"""Stamps, ids, times, digests and shapes: the small pure pieces."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import itertools
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond import InvalidEvent, timestamps
+from millpond.digest import base32_sha256
+from millpond.ids import decode_id, encode_id
+from millpond.shape import find_fault, representable
+from millpond.stamp import StampParts, decode_stamp, encode_stamp, parse_sequence
+
+TIMES = st.integers(0, timestamps.LATEST_US - 1)
+SEQUENCES = st.none() | st.integers(0, 2**63 - 1)
+PARTS = st.builds(StampParts, TIMES, SEQUENCES, TIMES, st.text(max_size=8))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
+
+
+@given(PARTS, PARTS, st.booleans())
+def test_stamps_sort_as_their_tuples_do(one: StampParts, other: StampParts, sequence_first: bool) -> None:
+    """String order is the specification's tuple order, no sequence below every sequence."""
+
+    def rank(parts: StampParts) -> tuple[Any, ...]:
+        sequence = -1 if parts.sequence is None else parts.sequence
+        head = (sequence, parts.event_time) if sequence_first else (parts.event_time, sequence)
+        return (*head, parts.publish_time, parts.message_id)
+
+    stamps = [encode_stamp(*parts, sequence_first=sequence_first) for parts in (one, other)]
+    assert (stamps[0] < stamps[1]) == (rank(one) < rank(other))
+    assert decode_stamp(stamps[0]) == one
+
+
+@given(st.lists(TEXT, min_size=1, max_size=3), st.lists(TEXT, min_size=1, max_size=3))
+def test_ids_are_legal_reversible_and_never_meet(one: list[str], other: list[str]) -> None:
+    """Whatever the parts, the id is one every store takes, and different parts give different ids."""
+    encoded = encode_id(*one)
+    assert "/" not in encoded
+    assert "\x00" not in encoded
+    assert encoded not in {".", ".."}
+    assert not (encoded.startswith("__") and encoded.endswith("__"))
+    assert decode_id(encoded) == tuple(one)
+    assert (encode_id(*other) == encoded) == (one == other)
+
+
+@pytest.mark.parametrize("text", ["AAPL", "BRK.B", "2026-01-08T14:32:00Z", "a_b", "émile", "a b", "x.y-z~1"])
+def test_ordinary_ids_stay_readable(text: str) -> None:
+    """Only what a store would refuse is escaped."""
+    assert encode_id(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoded"),
+    [("a/b", "a%2Fb"), (".", "%2E"), ("..", "%2E%2E"), ("__x__", "%5F%5Fx_%5F"), ("50%", "50%25"), ("\0", "%00")],
+)
+def test_awkward_ids_are_escaped(text: str, encoded: str) -> None:
+    """Percent-style, so that a person can read them back."""
+    assert encode_id(text) == encoded
+
+
+def test_an_id_must_fit_and_be_there() -> None:
+    """Over 1,500 bytes once encoded, or empty: poison, each with its reason."""
+    assert encode_id("é" * 750)
+    with pytest.raises(InvalidEvent) as too_long:
+        encode_id("é" * 751)
+    with pytest.raises(InvalidEvent) as empty:
+        encode_id("a", "")
+    assert (too_long.value.reason, empty.value.reason) == ("id_too_long", "empty_id")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("2026-01-08T12:34:56Z", "2026-01-08T12:34:56Z"),
+        ("2026-01-08T12:34:56.5Z", "2026-01-08T12:34:56.500000Z"),
+        ("2026-01-08t12:34:56.123456789z", "2026-01-08T12:34:56.123456Z"),
+        ("2026-01-08 14:34:56+02:00", "2026-01-08T12:34:56Z"),
+        (1_767_875_696, "2026-01-08T12:34:56Z"),
+        (1_767_875_696.25, "2026-01-08T12:34:56.250000Z"),
+        (1_767_875_696_250, "2026-01-08T12:34:56.250000Z"),
+        (0, "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_times_come_in_three_forms(value: Any, text: str) -> None:
+    """RFC 3339 with an offset, epoch seconds, epoch milliseconds."""
+    assert timestamps.to_text(timestamps.parse(value, "t")) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2026-01-08T12:34:56", "2026-01-08", "20260108T123456Z", "2026-W02-4T00:00:00Z", "yesterday", "1767875696",
+     "2026-02-30T00:00:00Z", "2026-01-08T12:34:60Z", "2026-01-08T24:01:00Z", "1969-12-31T23:59:59Z",
+     "2200-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-08T12:34:56+25:00", "\uff1226-01-08T12:34:56Z",
+     True, -1, 1e18, 1e300, float("nan"), float("inf"), [], {}],
+)  # fmt: skip
+def test_ambiguous_and_absurd_times_are_poison(value: Any) -> None:
+    """A time read wrongly would order a document wrongly for ever."""
+    with pytest.raises(InvalidEvent, match="when"):
+        timestamps.parse(value, "when")
+
+
+@given(st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2199, 12, 31), timezones=st.just(dt.UTC)))  # noqa: DTZ001
+def test_times_survive_the_way_there_and_back(value: dt.datetime) -> None:
+    """Microseconds, datetimes and text are one value in three coats."""
+    us = timestamps.from_datetime(value)
+    assert timestamps.to_datetime(us) == value
+    assert timestamps.parse(timestamps.to_text(us), "t") == us
+
+
+@pytest.mark.parametrize("value", [-1, 2**63, True, 1.5, "x", "-1", "1" * 30, "²", None, []])
+def test_a_sequence_is_a_whole_number(value: Any) -> None:
+    """Anything else is poison, not a guess."""
+    with pytest.raises(InvalidEvent):
+        parse_sequence(value, "seq")
+
+
+@given(st.binary(max_size=80))
+def test_base32_is_the_standard_one(content: bytes) -> None:
+    """Our quick encoder agrees with the standard library's."""
+    assert base32_sha256(content) == base64.b32encode(hashlib.sha256(content).digest())[:52].decode()
+
+
+def test_payloads_no_document_can_hold_become_text() -> None:
+    """Canonical JSON, so that the text is the same on every store and for every key order."""
+    assert representable({"a": [[1]], "__x__": 2}) == '{"__x__":2,"a":[[1]]}'
+    assert representable({"a": [1]}) == {"a": [1]}
+    deep: Any = 1
+    for _ in range(30):
+        deep = {"d": deep}
+    assert isinstance(representable(deep), str)
+
+
+def test_faults_are_found_at_every_depth() -> None:
+    """A value is legal inside a map or a list exactly if it is legal at the top."""
+    bad = [2**63, [[1]], {"": 1}, {"__x__": 1}, dt.datetime(2026, 1, 1), object()]  # noqa: DTZ001
+    wrappers: list[Any] = [lambda v: {"v": v}, lambda v: {"m": {"v": v}}, lambda v: {"l": [{"v": v}]}]
+    for value, wrap in itertools.product(bad, wrappers):
+        assert find_fault(wrap(value)) is not None, (value, wrap)
+    good = [2**63 - 1, [1], {"_": 1}, dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "", b"", None]
+    for value, wrap in itertools.product(good, wrappers):
+        assert find_fault(wrap(value)) is None, (value, wrap)
+
+
+def test_a_seeded_shuffle_of_stamps_has_one_maximum() -> None:
+    """The winner does not depend on who was compared with whom first."""
+    chance = random.Random(7)
+    stamps = [encode_stamp(chance.randrange(3), None, chance.randrange(3), str(n)) for n in range(50)]
+    winner = max(stamps)
+    for _ in range(20):
+        chance.shuffle(stamps)
+        champion = stamps[0]
+        for stamp in stamps[1:]:
+            champion = max(champion, stamp)
+        assert champion == winner
