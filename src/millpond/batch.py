@@ -20,6 +20,7 @@ from millpond.ports import Store
 
 if TYPE_CHECKING:
     from millpond.engine import Engine, Ticket
+    from millpond.route import Fault
 
 CACHE_ENTRIES_MAX = 10_000
 # A cached document may decide that an event leads to no write only while it is younger than this.
@@ -155,8 +156,8 @@ class Batches:
             refusal = self._engine.refusal(ticket.item, result.error)
             if refusal is not None:
                 ticket.settle(refusal)
-            elif grave := await self.dig(ticket, result.error):
-                graves.append(grave)
+            elif await self.dig(ticket, result.error):
+                graves.append(ticket)
         if graves:
             await self.commit(graves)
 
@@ -172,17 +173,18 @@ class Batches:
             ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))
             return
         self._forget(tickets)
-        if grave := await self.dig(ticket, refusal):
-            await self.commit([grave])
+        if await self.dig(ticket, refusal):
+            await self.commit([ticket])
 
-    async def dig(self, ticket: Ticket, fault: Poison | ViewError | WriteRefused) -> Ticket | None:
-        """The same ticket, now about its letter; None if that could not be made, and RETRY is answered."""
+    async def dig(self, ticket: Ticket, fault: Fault) -> bool:
+        """Make the ticket one about its letter; False if that could not be made, and RETRY was answered."""
         try:
             letter = await self._engine.undertaker.write_letter(ticket.item, fault)
         except StoreError as error:
             ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", error))
-            return None
-        return ticket.about_letter(letter, fault)
+            return False
+        ticket.bury_as(letter, fault)
+        return True
 
     async def _back_off(self, tickets: Sequence[Ticket], error: StoreError, failures: int) -> Sequence[Ticket]:
         """Wait and return the tickets that have time left for another try; the others are answered RETRY."""

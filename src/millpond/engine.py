@@ -17,13 +17,13 @@ import msgspec
 
 from millpond import timestamps
 from millpond.batch import Batches
-from millpond.errors import Overloaded, Poison, ViewError, WriteRefused
+from millpond.errors import Overloaded, ViewError, WriteRefused
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.plan import refs_of
 from millpond.ports import Store
 from millpond.receipts import Receipts
-from millpond.route import Item, Letter, Router
+from millpond.route import Fault, Item, Letter, Router
 
 BATCH_COUNT_MAX = 500
 BATCH_BYTES_MAX = 3 * 1024 * 1024
@@ -37,7 +37,7 @@ _WEIGHT_FIXED = 1_024
 class Undertaker(Protocol):
     """Who buries: makes the letter, storing beforehand whatever does not fit into it."""
 
-    async def write_letter(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Letter: ...
+    async def write_letter(self, item: Item, fault: Fault) -> Letter: ...
 
 
 class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,27 +54,31 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     receipts: Receipts = Receipts()
 
 
+Done = Callable[[Result], None]
+
+
 class Ticket:
-    """One delivery waiting for its outcome."""
+    """One delivery waiting for its outcome; `done` is called once, with it."""
 
-    __slots__ = ("deadline", "future", "item", "refs", "standing", "weight")
+    __slots__ = ("deadline", "done", "item", "refs", "standing", "weight")
 
-    def __init__(self, item: Item, future: asyncio.Future[Result], deadline: float) -> None:
+    def __init__(self, item: Item, done: Done, deadline: float) -> None:
         self.item = item
-        self.future = future
+        self.done: Done | None = done
         self.deadline = deadline
         # Every document in its way; the first `standing` of them must be known before planning.
         self.refs, self.standing = refs_of(item)
         self.weight = _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(item.delivery.data or b"")
 
-    def about_letter(self, letter: Letter, fault: Poison | ViewError | WriteRefused) -> Ticket:
-        """The same delivery, from now on to be buried and nothing else."""
-        item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
-        return Ticket(item, self.future, self.deadline)
+    def bury_as(self, letter: Letter, fault: Fault) -> None:
+        """From now on the delivery is about its letter and nothing else."""
+        self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
+        self.refs, self.standing = refs_of(self.item)
 
     def settle(self, result: Result) -> None:
-        if not self.future.done():
-            self.future.set_result(result)
+        if self.done is not None:
+            done, self.done = self.done, None
+            done(result)
 
 
 class Engine:
@@ -101,6 +105,8 @@ class Engine:
         self._running: set[asyncio.Task[None]] = set()
         self._tickets_running: set[Ticket] = set()
         self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
+        self._digging: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pump_due = False
         self._closing = False
 
@@ -114,32 +120,67 @@ class Engine:
 
     async def handle(self, delivery: Delivery, *, replay: bool = False) -> Result:
         """What became of the delivery, durably. Raises Overloaded, at once, when there is no room."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def done(result: Result) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        self.submit(delivery, done, replay=replay)
+        return await future
+
+    def submit(self, delivery: Delivery, done: Done, *, replay: bool = False) -> None:
+        """Take the delivery and call `done` with what became of it. Raises Overloaded when there is no room.
+
+        Without a coroutine on purpose: at thousands of messages a second a task for each would cost as much
+        as deciding what becomes of it.
+        """
         if self._closing:
-            return Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
-        loop = asyncio.get_running_loop()
-        if len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX:
+            done(Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down")))
+            return
+        if self._is_full():
             self._pump()
-            if len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX:
+            if self._is_full():
                 raise Overloaded(f"{len(self._room)} messages are waiting already (CONSUMER_QUEUE_SIZE)")
+        loop = self._loop or self._find_loop()
         item = self.router.route(delivery, self.wall_clock(), replay=replay)
-        ticket = Ticket(item, loop.create_future(), loop.time() + self.rules.retry_total_max_s)
+        ticket = Ticket(item, done, loop.time() + self.rules.retry_total_max_s)
         if item.fault is not None:
-            refusal = self.refusal(item, item.fault)
-            if refusal is not None:
-                return refusal
-            grave = await self._batches.dig(ticket, item.fault)
-            if grave is None:
-                return await ticket.future
-            ticket = grave
+            self._submit_faulty(ticket, item.fault)
+            return
+        self._enter(ticket)
+
+    def _enter(self, ticket: Ticket) -> None:
         self._room.append(ticket)
         self._room_bytes += ticket.weight
         if not self._pump_due:
             # Not at once: everything this turn of the event loop brings in shares one commit.
             self._pump_due = True
-            loop.call_soon(self._pump)
-        return await ticket.future
+            self._find_loop().call_soon(self._pump)
 
-    def refusal(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Result | None:
+    def _submit_faulty(self, ticket: Ticket, fault: Fault) -> None:
+        refusal = self.refusal(ticket.item, fault)
+        if refusal is not None:
+            ticket.settle(refusal)
+            return
+
+        async def bury() -> None:
+            if await self._batches.dig(ticket, fault):
+                self._enter(ticket)
+
+        task = self._find_loop().create_task(bury())
+        self._digging.add(task)
+        task.add_done_callback(self._digging.discard)
+
+    def _is_full(self) -> bool:
+        return len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX
+
+    def _find_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def refusal(self, item: Item, fault: Fault) -> Result | None:
         """The answer to a faulty message that is not buried (now), or None to bury it."""
         if isinstance(fault, ViewError):
             age_s = (self.wall_clock() - item.delivery.publish_time) / timestamps.SECOND_US
@@ -160,8 +201,8 @@ class Engine:
         for ticket in (*self._room, *self._tickets_running):
             ticket.deadline = min(ticket.deadline, deadline)
         self._pump()
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._running or self._digging:
+            await asyncio.wait(self._running | self._digging)
 
     def _pump(self) -> None:
         self._pump_due = False
@@ -169,7 +210,7 @@ class Engine:
             tickets = self._take()
             if not tickets:
                 return
-            task = asyncio.get_running_loop().create_task(self._run(tickets))
+            task = self._find_loop().create_task(self._run(tickets))
             self._running.add(task)
             task.add_done_callback(self._finished)
 

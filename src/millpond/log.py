@@ -94,7 +94,7 @@ class Log:
             result.topic,
             result.outcome,
             result.reason,
-            settlement.http_status,
+            settlement.http_status or None,
             settlement.ack_action,
             settlement.retryable,
             round(latency_s * 1_000, 3),

@@ -25,6 +25,10 @@ T = TypeVar("T")
 RECEIPT_COLLECTION = "ops_dedupe"
 
 
+# Why a message can go no further: its own fault, a view's bug, or a write no store will take.
+Fault = Poison | ViewError | WriteRefused
+
+
 class Target(msgspec.Struct, frozen=True):
     """One event's business with one view."""
 
@@ -58,7 +62,7 @@ class Item(msgspec.Struct, frozen=True):
     arrived_at: int
     event: Event | None = None
     targets: Sequence[Target] = ()
-    fault: Poison | ViewError | WriteRefused | None = None
+    fault: Fault | None = None
     replay: bool = False
     # Set once it is decided that the message is buried: then nothing else happens to it.
     letter: Letter | None = None

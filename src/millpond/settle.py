@@ -9,7 +9,9 @@ from millpond.model import Outcome, Result
 
 
 class Settlement(NamedTuple):
-    http_status: int | None
+    """How a message is answered: with a status (push; 0 for pull) or an action (pull; None for push)."""
+
+    http_status: int
     ack_action: str | None
     severity: str
     retryable: bool

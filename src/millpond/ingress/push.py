@@ -1,9 +1,15 @@
-"""`POST /pubsub/push` as a plain ASGI callable: bytes in, engine, JSON out. Nothing else on the hot path."""
+"""`POST /pubsub/push`: a request in, the engine, a JSON answer out. Nothing else on the hot path.
+
+The endpoint is a callback; as an ASGI application it serves every kind of HTTP request, and `web/direct.py` calls
+it straight from the connection for the plain ones, which are nearly all.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +20,7 @@ from millpond.errors import MalformedEnvelope, Overloaded
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Result
-from millpond.settle import ACKNOWLEDGED, Settlement, settle_push
+from millpond.settle import ACKNOWLEDGED, settle_push
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -65,7 +71,13 @@ class Refusal(Answer):
     error: str
 
 
+# Called once with the status, headers beyond content type and length, and the JSON body.
+Respond = Callable[[int, Headers, bytes], None]
+
+
 class PushEndpoint:
+    """Takes a request apart, hands it to the engine, and answers when its outcome is durable."""
+
     def __init__(self, engine: Engine, log: Log, metrics: Metrics) -> None:
         self._engine = engine
         self._log = log
@@ -73,51 +85,55 @@ class PushEndpoint:
         self._encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":
-            error = Result(Outcome.POISON, "method_not_allowed", error=MalformedEnvelope("use POST"))
-            await self._answer(
-                send, None, error, Settlement(405, None, "WARNING", retryable=False), time.perf_counter()
-            )
-            return
+        """The endpoint as an ASGI application."""
         body = await _read_body(receive)
         if body is None:
             return
+        answered: asyncio.Future[tuple[int, Headers, bytes]] = asyncio.get_running_loop().create_future()
+
+        def respond(status: int, headers: Headers, answer: bytes) -> None:
+            if not answered.done():
+                answered.set_result((status, headers, answer))
+
+        self.accept(scope["method"], scope["headers"], body, respond)
+        status, headers, answer = await answered
+        headers = [_JSON, (b"content-length", b"%d" % len(answer)), *headers]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
+        """The endpoint without a coroutine: `respond` is called now or when the message is settled."""
         started = time.perf_counter()
         delivery: Delivery | None = None
         try:
-            delivery = _decode(scope["headers"], body)
-        except _UnsupportedMediaType as error:
-            result = Result(Outcome.POISON, "unsupported_media_type", error=error)
-            settlement = Settlement(415, None, "ERROR", retryable=False)
+            if method != "POST":
+                raise _MethodNotAllowed("send a POST", reason="method_not_allowed")
+            delivery = _decode(headers, body)
+            self._engine.submit(delivery, partial(self._answer, delivery, started, respond))
+        except Overloaded as error:
+            self._answer(delivery, started, respond, Result(Outcome.RETRY, error.reason, error=error))
         except MalformedEnvelope as error:
-            result = Result(Outcome.POISON, error.reason, error=error)
-            settlement = settle_push(result)
-        else:
-            try:
-                result = await self._engine.handle(delivery)
-            except Overloaded as error:
-                result = Result(Outcome.RETRY, error.reason, error=error)
-            settlement = settle_push(result)
-        await self._answer(send, delivery, result, settlement, started)
+            self._answer(delivery, started, respond, Result(Outcome.POISON, error.reason, error=error))
 
-    async def _answer(
-        self, send: Send, delivery: Delivery | None, result: Result, settlement: Settlement, started: float
-    ) -> None:
-        status = settlement.http_status or 503
+    def _answer(self, delivery: Delivery | None, started: float, respond: Respond, result: Result) -> None:
+        settlement = settle_push(result)
+        status = settlement.http_status
         views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
         message_id = delivery.message_id if delivery is not None else ""
+        headers: Headers = []
         if status == ACKNOWLEDGED:
             body = self._encode(Answer(result.outcome, result.reason, message_id, result.topic, views))
         else:
+            if isinstance(result.error, _Refused):
+                status = result.error.status
+                settlement = settlement._replace(http_status=status)
+            if status == 429:
+                headers = [(b"retry-after", b"%d" % RETRY_AFTER_S)]
+            elif status == 405:
+                headers = [(b"allow", b"POST")]
             error = f"{result.error}"
             body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
-        headers: Headers = [_JSON, (b"content-length", b"%d" % len(body))]
-        if status == 429:
-            headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
-        elif status == 405:
-            headers.append((b"allow", b"POST"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        respond(status, headers, body)
         latency_s = time.perf_counter() - started
         self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
         metrics = self._metrics
@@ -126,8 +142,19 @@ class PushEndpoint:
         metrics.message_seconds.observe(latency_s)
 
 
-class _UnsupportedMediaType(MalformedEnvelope):
-    pass
+class _Refused(MalformedEnvelope):
+    """A request whose status says more than 400."""
+
+    status = 400
+
+
+class _MethodNotAllowed(_Refused):
+    status = 405
+
+
+class _UnsupportedMediaType(_Refused):
+    status = 415
+    reason = "unsupported_media_type"
 
 
 async def _read_body(receive: Receive) -> bytes | None:

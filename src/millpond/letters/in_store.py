@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from millpond import timestamps
-from millpond.errors import Poison, StoreError, Unavailable, ViewError, WriteRefused
+from millpond.errors import StoreError, Unavailable, ViewError
 from millpond.ids import encode_id
 from millpond.metrics import Metrics
 from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.ports import Store
-from millpond.route import Item, Letter
+from millpond.route import Fault, Item, Letter
 
 COLLECTION = "dead_letters"
 ERROR_CHARS_MAX = 1_000
@@ -35,7 +35,7 @@ class StoredLetters:
         self._wall_clock = wall_clock
         self._metrics = metrics
 
-    async def write_letter(self, item: Item, fault: Poison | ViewError | WriteRefused) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> Letter:
         ref = letter_ref(item.delivery)
         now = self._wall_clock()
         expires = timestamps.to_datetime(now + self._keep)
@@ -132,7 +132,7 @@ def _part_ref(ref: Ref, number: int) -> Ref:
     return Ref(f"{ref.collection}/{ref.id}/parts", f"{number:03d}")
 
 
-def _envelope(item: Item, fault: Poison | ViewError | WriteRefused) -> Document:
+def _envelope(item: Item, fault: Fault) -> Document:
     delivery = item.delivery
     # Attributes as JSON text: their names may be ones no document can hold.
     attributes = msgspec.json.encode(delivery.attributes).decode()

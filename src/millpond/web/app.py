@@ -18,14 +18,13 @@ from starlette.routing import Route
 from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
 from millpond.service import Service
 from millpond.web.api import Api, failure, json_response
+from millpond.web.direct import PUSH_PATH
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-PUSH_PATH = "/pubsub/push"
 _HEALTH = ("/health", "/healthz", "/ready", "/readyz", "/live", "/livez")
 
 
-def build_app(service: Service) -> App:
-    push = PushEndpoint(service.engine, service.log, service.metrics)
+def build_app(service: Service, push: PushEndpoint) -> App:
     rest = _build_rest(service)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -34,47 +34,57 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._header_bytes = 0
-        self._body_bytes = 0
-        self._refused = False
+        # Bytes of the request now being received, as far as they surely belong to it.
+        self._received = 0
+        self._chunk = 0
+        self._announced = self._body_bytes = 0
         self._in_headers = True
-        # When the request now being received began; None between requests.
+        self._refused = False
+        # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
+        self._idle_since: float | None = None
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        if self.cycle is None or self.cycle.response_complete:
-            # Until the headers are complete nothing else counts their bytes.
-            self._header_bytes += len(data)
+        size = len(data)
+        # A request that begins in this chunk owns all of it, unless the chunk also ends an earlier one.
+        self._chunk = size if self._begun_at is None or self._received == 0 else 0
+        self._received += size
         super().data_received(data)
-        if self._begun_at is not None and self._in_headers and self._header_bytes > HEADER_BYTES_MAX:
+        if self._in_headers and self._received > HEADER_BYTES_MAX and self._begun_at is not None:
             self._refuse_headers()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._begun_at = self.loop.time()
-        self._header_bytes = self._body_bytes = 0
+        self._idle_since = None
+        self._received, self._chunk = self._chunk, 0
+        self._announced = self._body_bytes = 0
         self._in_headers = True
 
-    def on_url(self, url: bytes) -> None:
-        self._header_bytes += len(url)
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value) + 4
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"content-length":
+            self._announced = int(value)
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
         if self._refused:
             return
-        if self._header_bytes > HEADER_BYTES_MAX:
+        if self._received > HEADER_BYTES_MAX and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
-        elif self._announced_bytes() > BODY_BYTES_MAX:
+        elif self._announced > BODY_BYTES_MAX:
             self._refuse_body()
         else:
-            super().on_headers_complete()
+            self.begin_request()
+
+    def begin_request(self) -> None:
+        """The headers are complete and within bounds: start answering."""
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         if self._refused:
@@ -90,13 +100,24 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._refused:
             super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            super().on_response_complete()
+            return
+        # Without a timer for each request: `close_if_overdue` looks at all connections once a second.
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._idle_since = self.loop.time()
+
     def send_400_response(self, msg: str) -> None:
         self.refuse(400, "malformed_http", msg)
 
-    def refuse_if_slow(self, now: float) -> None:
-        begun = self._begun_at
-        if begun is not None and now - begun > REQUEST_S_MAX and not self._refused:
+    def close_if_overdue(self, now: float) -> None:
+        """Refuse a request that takes too long to arrive; close a connection nobody uses."""
+        if self._begun_at is not None and now - self._begun_at > REQUEST_S_MAX:
             self.refuse(408, "request_timeout", f"the request was not complete after {REQUEST_S_MAX:g} s")
+        elif self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
+            self.transport.close()
 
     def refuse(self, status: int, reason: str, text: str) -> None:
         if self._refused or self.transport.is_closing():
@@ -120,22 +141,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_body(self) -> None:
         self.refuse(413, "body_too_large", f"the body is over {BODY_BYTES_MAX} bytes")
 
-    def _announced_bytes(self) -> int:
-        for name, value in self.headers:
-            if name == b"content-length":
-                return int(value)
-        return 0
+    def _header_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
 
-async def watch_slow_requests(connections: Callable[[], list[Any]]) -> None:
-    """Once a second, refuse what has been arriving for too long."""
+async def watch_connections(connections: Callable[[], list[Any]]) -> None:
+    """Once a second, look for requests that do not end and connections nobody uses."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(1)
         now = loop.time()
         for connection in connections():
             if isinstance(connection, BoundedProtocol):
-                connection.refuse_if_slow(now)
+                connection.close_if_overdue(now)
 
 
 def _response(status: int, reason: str, text: str) -> bytes:

@@ -19,14 +19,16 @@ import uvloop
 from millpond import timestamps
 from millpond._version import __version__
 from millpond.errors import MillpondError, SettingsError
+from millpond.ingress.push import PushEndpoint
 from millpond.log import ToLog
 from millpond.model import Outcome, Result
 from millpond.service import Service, open_store
 from millpond.settings import Settings
 from millpond.settle import Settlement
 from millpond.stores.lock import StoreLock
-from millpond.web.app import PUSH_PATH, build_app
-from millpond.web.bounded import BoundedProtocol, watch_slow_requests
+from millpond.web.app import build_app
+from millpond.web.bounded import watch_connections
+from millpond.web.direct import PUSH_PATH, DirectProtocol
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
@@ -52,9 +54,10 @@ def serve(settings: Settings) -> None:
 
 async def _serve(service: Service, listener: socket.socket) -> None:
     _log_through(service)
+    push = PushEndpoint(service.engine, service.log, service.metrics)
     config = uvicorn.Config(
-        build_app(service),
-        http=_protocol(service),
+        build_app(service, push),
+        http=_protocol(service, push),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -79,7 +82,7 @@ async def _serve(service: Service, listener: socket.socket) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     background = [
-        loop.create_task(watch_slow_requests(lambda: list(server.server_state.connections))),
+        loop.create_task(watch_connections(lambda: list(server.server_state.connections))),
         loop.create_task(service.sweep_for_ever()),
     ]
     service.log.note("INFO", "ready", views=[view.name for view in service.views])
@@ -96,7 +99,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _protocol(service: Service) -> type[BoundedProtocol]:
+def _protocol(service: Service, push: PushEndpoint) -> type[DirectProtocol]:
     def on_refusal(status: int, reason: str, text: str) -> None:
         result = Result(Outcome.POISON, reason, error=MillpondError(text))
         service.log.message(
@@ -104,7 +107,7 @@ def _protocol(service: Service) -> type[BoundedProtocol]:
         )
         service.metrics.push_responses[status] += 1
 
-    return type("Protocol", (BoundedProtocol,), {"on_refusal": staticmethod(on_refusal)})
+    return type("Protocol", (DirectProtocol,), {"on_refusal": staticmethod(on_refusal), "push": push})
 
 
 def _lock_store(settings: Settings) -> StoreLock | None:

@@ -1,0 +1,215 @@
+"""What only the embedded store promises: durability settings, upgrades, one writer, and disks that fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.model import Committed, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
+from millpond.stores import sqlite_schema
+from millpond.stores.lock import StoreInUse, StoreLock, find_holder
+from millpond.stores.sqlite import SqliteStore
+from millpond.stores.sqlite_errors import translate
+
+Run = Callable[[Any], Any]
+A, B = Ref("ponds", "a"), Ref("ponds", "b")
+ENTRY = LogEntry(
+    delivery=Delivery(message_id="m1", publish_time=1, data=b"{}"),
+    topic="t",
+    event_id=None,
+    arrived_at=1,
+    result=Result(Outcome.APPLIED, "applied"),
+)
+
+
+@pytest.fixture
+def pond(tmp_path: Path) -> SqliteStore:
+    return SqliteStore(tmp_path / "pond.db")
+
+
+def test_commits_survive_a_power_cut(pond: SqliteStore) -> None:
+    """WAL with synchronous=FULL: NORMAL would lose acknowledged commits."""
+    connection = pond._write_connection
+    assert connection.execute("PRAGMA journal_mode").get == "wal"
+    assert connection.execute("PRAGMA synchronous").get == 2
+
+
+def test_sqlite_is_a_current_one() -> None:
+    """Up to 3.51.2 two connections could corrupt a WAL; the library bundles its own SQLite."""
+    assert tuple(int(part) for part in apsw.sqlite_lib_version().split(".")) > (3, 51, 2)
+
+
+def test_a_store_is_found_again(tmp_path: Path, run: Run) -> None:
+    """Closing and opening loses nothing, versions go on growing, and the log is still there."""
+    store = SqliteStore(tmp_path / "pond.db")
+    first = run(store.commit([Put(A, None, {"n": 1})], [ENTRY])).versions[0]
+    run(store.close())
+    store = SqliteStore(tmp_path / "pond.db")
+    assert run(store.read([A])) == [Snapshot(A, first, {"n": 1})]
+    assert run(store.commit([Put(A, first, {"n": 2})])).versions[0] > first
+    assert run(store.count_events()) == {"t": {"applied": 1}}
+    run(store.close())
+
+
+def test_a_schema_is_upgraded_on_open(tmp_path: Path) -> None:
+    """Step by step, each with its version, all or nothing."""
+    path = tmp_path / "old.db"
+    migrations = (*sqlite_schema.MIGRATIONS, "CREATE TABLE next_year(x)", "CREATE TABLE after_that(x)")
+    sqlite_schema.open_writer(path, migrations[:2]).close()
+    connection = sqlite_schema.open_writer(path, migrations)
+    assert connection.execute("PRAGMA user_version").get == len(migrations)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    assert {"documents", "next_year", "after_that"} <= tables
+    with pytest.raises(apsw.SQLError):
+        sqlite_schema.open_writer(path, (*migrations, "CREATE TABLE half(x); nonsense"))
+    assert connection.execute("PRAGMA user_version").get == len(migrations)
+    assert not list(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'"))
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    """An older Millpond must not guess what a newer one wrote."""
+    path = tmp_path / "new.db"
+    connection = sqlite_schema.open_writer(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(Unavailable, match="99"):
+        SqliteStore(path)
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    """A file of something else is left alone, with a clear word."""
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes, which are not a database, but are long enough to look at" * 20)
+    with pytest.raises(Unavailable, match="not a Millpond store"):
+        SqliteStore(path)
+
+
+def test_a_full_disk_loses_nothing_and_heals(pond: SqliteStore, run: Run) -> None:
+    """The batch is absent as a whole, the caller hears Unavailable, and when there is room again it goes on."""
+    run(pond.commit([Put(A, None, {"n": 1})]))
+    connection = pond._write_connection
+    pages = connection.execute("PRAGMA page_count").get
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    big = [Put(Ref("ponds", f"big{n}"), None, {"x": "y" * 50_000}) for n in range(20)]
+    with pytest.raises(Unavailable, match="full"):
+        run(pond.commit(big, [ENTRY]))
+    assert run(pond.collections()) == [("ponds", 1)]
+    assert run(pond.count_events()) == {}
+    connection.execute("PRAGMA max_page_count = 1000000")
+    assert isinstance(run(pond.commit(big, [ENTRY])), Committed)
+    assert run(pond.collections()) == [("ponds", 21)]
+
+
+class FailingDisk(apsw.VFS):
+    """A disk whose next writes or syncs fail when told so."""
+
+    def __init__(self) -> None:
+        self.failing: set[str] = set()
+        super().__init__("failing", base="")
+
+    def xOpen(self, name: Any, flags: Any) -> Any:  # noqa: N802 - SQLite's name
+        return FailingFile(self, name, flags)
+
+
+class FailingFile(apsw.VFSFile):
+    def __init__(self, disk: FailingDisk, name: Any, flags: Any) -> None:
+        self._disk = disk
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        if "write" in self._disk.failing:
+            raise apsw.IOError("the disk is gone")
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        if "sync" in self._disk.failing:
+            raise apsw.IOError("the disk is gone")
+        super().xSync(flags)
+
+
+@pytest.mark.parametrize("call", ["write", "sync"])
+def test_an_io_error_loses_nothing_and_heals(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Whatever the disk does, a commit is there as a whole or not at all, and the next one works."""
+    disk = FailingDisk()
+    real = apsw.Connection
+    monkeypatch.setattr(apsw, "Connection", lambda path, **more: real(path, vfs="failing", **more))
+    store = SqliteStore(tmp_path / "pond.db")
+    run(store.commit([Put(A, None, {"n": 1})]))
+    disk.failing = {call}
+    with pytest.raises(Unavailable) as failure:
+        run(store.commit([Put(B, None, {"n": 2})], [ENTRY]))
+    assert failure.value.code == "IOError"
+    disk.failing = set()
+    assert run(store.read([B]))[0].data is None
+    assert run(store.count_events()) == {}
+    assert isinstance(run(store.commit([Put(B, None, {"n": 2})], [ENTRY])), Committed)
+    run(store.close())
+
+
+def test_every_sqlite_error_has_a_place() -> None:
+    """Walk them all: only what can never succeed is refused, the unknown counts as unavailable."""
+    kinds: dict[str, type[StoreError]] = {}
+    for name in dir(apsw):
+        kind = getattr(apsw, name)
+        if isinstance(kind, type) and issubclass(kind, apsw.Error):
+            kinds[name] = type(translate(kind("text")))
+    assert len(kinds) > 25
+    assert {name for name, kind in kinds.items() if kind is WriteRefused} == {"TooBigError"}
+    denied = {name for name, kind in kinds.items() if kind is AccessDenied}
+    assert denied == {"PermissionsError", "ReadOnlyError", "AuthError"}
+    assert all(kind is Unavailable for kind in kinds.values() if kind not in {WriteRefused, AccessDenied})
+
+
+def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+    """By the operating system's lock, so that a crash leaves nothing behind."""
+    path = tmp_path / "pond.db"
+    assert find_holder(path) is None
+    lock = StoreLock(path)
+    lock.announce("http://127.0.0.1:1234")
+    with pytest.raises(StoreInUse, match=r"process \d+ \(http://127.0.0.1:1234\)"):
+        StoreLock(path)
+    holder = find_holder(path)
+    assert holder is not None
+    assert holder.url == "http://127.0.0.1:1234"
+    lock.release()
+    assert find_holder(path) is None
+    StoreLock(path).release()
+
+
+def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
+    """Kill -9 releases it."""
+    path = tmp_path / "pond.db"
+    script = (
+        "import sys, time, pathlib; from millpond.stores.lock import StoreLock; "
+        "lock = StoreLock(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreInUse):
+            StoreLock(path)
+        holder.kill()
+        holder.wait()
+    StoreLock(path).release()
+
+
+def test_readers_work_beside_the_writer(tmp_path: Path, run: Run) -> None:
+    """Another process may look while the server writes, and sees whole commits."""
+    path = tmp_path / "pond.db"
+    store = SqliteStore(path)
+    reader = SqliteStore(path, read_only=True)
+    run(store.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})]))
+    assert [found.data for found in run(reader.read([A, B]))] == [{"n": 1}, {"n": 1}]
+    with pytest.raises(StoreError, match="reading only"):
+        run(reader.commit([Put(A, None, {})]))
+    run(reader.close())
+    run(store.close())
