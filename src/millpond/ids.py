@@ -8,6 +8,7 @@ never meet in one document.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from millpond.errors import InvalidEvent
@@ -21,6 +22,7 @@ _ESCAPED = re.compile(r"[%/\x00]|(?<=_)_|^_|_$")
 _PLAIN = re.compile(r"[A-Za-z0-9:~+@-][A-Za-z0-9.:~+@-]*")
 
 
+@lru_cache(maxsize=4_096)
 def encode_id(*parts: str) -> str:
     """The document id of `parts`, joined by `__`. Refuses empty parts and ids over 1,500 bytes."""
     encoded = SEPARATOR.join([_encode_part(part) for part in parts])

@@ -97,7 +97,7 @@ class Log:
             settlement.http_status or None,
             settlement.ack_action,
             settlement.retryable,
-            round(latency_s * 1_000, 3),
+            int(latency_s * 1e6) / 1e3,
             _write_kind(result),
         )
         if delivery is not None:

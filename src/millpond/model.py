@@ -57,6 +57,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     event_type: str | None = None
     event_id: str | None = None
+    # What was worked out from it once and is asked for again.
+    memo: dict[Any, Any] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         value = self.payload.get(name)
@@ -120,6 +122,8 @@ class Put(NamedTuple):
     ref: Ref
     base: Version | None
     data: Document
+    # True for what we made ourselves from values that are representable; everything else is walked before sending.
+    checked: bool = False
 
 
 class Patch(NamedTuple):

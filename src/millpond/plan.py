@@ -23,7 +23,6 @@ from millpond.model import (
     Ref,
     Result,
     Snapshot,
-    Version,
     ViewResult,
     Write,
 )
@@ -50,22 +49,22 @@ class Verdict(NamedTuple):
 class Desk:
     """Working copies of the documents a batch touches; remembers what was changed and from which version."""
 
+    __slots__ = ("_changed", "_snapshots")
+
     def __init__(self, snapshots: Mapping[Ref, Snapshot]) -> None:
         self._snapshots = snapshots
-        self._changed: dict[Ref, Document] = {}
+        self._changed: dict[Ref, tuple[Document, bool]] = {}
 
     def look(self, ref: Ref) -> Document | None:
         changed = self._changed.get(ref)
-        return changed if changed is not None else self._snapshots[ref].data
+        return changed[0] if changed is not None else self._snapshots[ref].data
 
-    def put(self, ref: Ref, document: Document) -> None:
-        self._changed[ref] = document
+    def put(self, ref: Ref, document: Document, *, checked: bool = False) -> None:
+        self._changed[ref] = (document, checked)
 
     def writes(self) -> list[Write]:
-        return [Put(ref, self._base(ref), document) for ref, document in self._changed.items()]
-
-    def _base(self, ref: Ref) -> Version | None:
-        return self._snapshots[ref].version
+        snapshots = self._snapshots
+        return [Put(ref, snapshots[ref].version, *change) for ref, change in self._changed.items()]
 
 
 def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, receipts: Receipts) -> Plan:
@@ -123,11 +122,9 @@ def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
     views = []
     for target, verdict in zip(item.targets, verdicts, strict=True):
         if verdict.document is not None:
-            desk.put(target.ref, verdict.document)
+            desk.put(target.ref, verdict.document, checked=target.view.representable)
         views.append(
-            ViewResult(
-                target.view.name, target.ref.path, verdict.outcome, verdict.reason, target.stamp, verdict.winner
-            )
+            ViewResult(target.view.name, target.path, verdict.outcome, verdict.reason, target.stamp, verdict.winner)
         )
     receipt = receipts.record(item, verdicts, desk, now)
     top = views[0] if len(views) == 1 else min(views, key=lambda view: OUTCOME_RANK[view.outcome])

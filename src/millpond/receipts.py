@@ -64,7 +64,7 @@ class Receipts(msgspec.Struct, frozen=True):
                     current = None
                 receipt = self._with_view(item, target, verdict, current, now)
                 if receipt is not None:
-                    desk.put(ref, receipt)
+                    desk.put(ref, receipt, checked=True)
         return first.path if first is not None else None
 
     def _with_view(
@@ -76,7 +76,7 @@ class Receipts(msgspec.Struct, frozen=True):
             return None
         outcome = verdict.outcome.value
         entry = {
-            "document": target.ref.path,
+            "document": target.path,
             "outcome": outcome,
             "reason": verdict.reason,
             "stamp": target.stamp,

@@ -34,6 +34,7 @@ class Target(msgspec.Struct, frozen=True):
 
     view: View
     ref: Ref
+    path: str
     stamp: str
     # The logical event: equal for a message and its republished copies.
     key: str
@@ -185,7 +186,7 @@ class Router:
             # A view may add to `source` (a bar's revisionAt), never replace what ordering rests on.
             content["source"] = {**content["source"], **source} if "source" in content else source
         receipt = self._receipt(event, key) if view.receipts else None
-        return Target(view, ref, stamp, key, event_time, source, content, receipt, settled)
+        return Target(view, ref, ref.path, stamp, key, event_time, source, content, receipt, settled)
 
     def _too_old(self, view: View, event: Event, event_time: int) -> bool:
         """Compared with publish time, not with a clock: an outage or a replay makes nothing late."""

@@ -49,7 +49,7 @@ class View:
     # Payload field(s) that make the document id; several are joined.
     key: str | Sequence[str] = ()
     # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's.
-    time: str | Sequence[str] = ()
+    time: str | tuple[str, ...] = ()
     # Fields of a producer's counter, first present wins.
     sequence: str | Sequence[str] = ()
     # True: a sequence outranks time, and events without one sort below all that have one.
@@ -64,6 +64,9 @@ class View:
     one_per_event: bool = False
     # True: `ingestedAt`, our clock, is written and takes part in no comparison.
     ingested_at: bool = False
+    # True only where every value a document can get is representable by construction, as in the built-in views;
+    # documents of all other views are walked before they are sent.
+    representable: bool = False
 
     def matches(self, payload: Mapping[str, Any]) -> bool:  # noqa: ARG002
         """Whether a payload that names no topic belongs here by its shape."""
@@ -83,7 +86,10 @@ class View:
 
     def time_of(self, event: Event) -> int | None:
         """The event's own order time in microseconds, or None to use publish time."""
-        return event.time(self.time) if isinstance(self.time, str) else event.time(*self.time)
+        memo, names = event.memo, self.time
+        if names not in memo:
+            memo[names] = event.time(names) if isinstance(names, str) else event.time(*names)
+        return memo[names]  # type: ignore[no-any-return]
 
     def sequence_of(self, event: Event) -> int | None:
         for name in (self.sequence,) if isinstance(self.sequence, str) else self.sequence:

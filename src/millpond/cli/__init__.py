@@ -1,12 +1,68 @@
-import sys
+"""The `millpond` command: every way it can end becomes an exit code and at most one line, never a traceback.
 
-from millpond import settings
+The commands are in modules of their own, imported only when they are run: `millpond --help` loads none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.output import clean, print_error
+from millpond.cli.root import cli
 from millpond.errors import MillpondError
-from millpond.web.server import serve
 
 
 def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows its escape instead of failing the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        serve(settings.load())
-    except MillpondError as e:
-        sys.exit(str(e))
+        _refuse_undecodable(arguments)
+        code = cli.main(list(arguments), prog_name="millpond", standalone_mode=False)
+    except (click.Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    except click.ClickException as error:
+        return _show(error)
+    except exits.ReaderGone:
+        return _reader_went_away()
+    except MillpondError as error:
+        print_error(str(error))
+        return exits.code_of(error)
+    return code if isinstance(code, int) else exits.OK
+
+
+def _refuse_undecodable(arguments: Sequence[str]) -> None:
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("the arguments must be UTF-8 text") from None
+
+
+def _show(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+    hint = f" (see {where} --help)" if where else ""
+    text = clean(error.format_message()).rstrip(".")
+    print_error(f"{text}{hint}")
+    return error.exit_code
+
+
+def _reader_went_away() -> int:
+    """`millpond ls … | head`: stop quietly, and keep the interpreter from complaining when it flushes."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.BROKEN_PIPE

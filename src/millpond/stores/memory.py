@@ -73,7 +73,7 @@ class MemoryStore:
 
     def _body(self, write: Write) -> bytes | None:
         if isinstance(write, Put):
-            return encode_document(write.ref, write.data)
+            return encode_document(write.ref, write.data, checked=write.checked)
         if isinstance(write, Patch):
             return encode_document(write.ref, patched(self._snapshot(write.ref).data or {}, write.fields))
         return None

@@ -22,7 +22,6 @@ from millpond.model import (
     Committed,
     Conflict,
     Delete,
-    Document,
     LogEntry,
     Patch,
     Put,
@@ -111,21 +110,25 @@ class SqliteStore:
 
     def _commit(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
         connection = self._write_connection
+        # Encoded before the transaction begins: what cannot be stored is refused while nothing is held.
+        puts: list[rows.PutRow] = []
+        others: list[Patch | Delete] = []
         for write in writes:
             check_ref(write.ref)
-        puts = [write for write in writes if isinstance(write, Put)]
-        # Encoded before the transaction begins: what cannot be stored is refused while nothing is held.
-        bodies = [(encode_document(put.ref, put.data), _expire_at(put.data)) for put in puts]
+            if isinstance(write, Put):
+                puts.append(_put_row(write))
+            else:
+                others.append(write)
         connection.execute("BEGIN IMMEDIATE")
         try:
             # Asked each time: after a failed COMMIT nobody else can say which versions exist.
             version = sqlite_schema.last_version(connection) + 1
-            applied = rows.put_all(connection, puts, bodies, version)
-            for write in writes:
-                if isinstance(write, Patch):
-                    applied += _patch(connection, write, version)
-                elif isinstance(write, Delete):
-                    applied += rows.delete(connection, write.ref, write.base)
+            applied = rows.put_all(connection, puts, version)
+            for other in others:
+                if isinstance(other, Patch):
+                    applied += _patch(connection, other, version)
+                else:
+                    applied += rows.delete(connection, other.ref, other.base)
             if applied != len(writes):
                 connection.execute("ROLLBACK")
                 return Conflict(frozenset(w.ref for w in writes if rows.fetch(connection, w.ref)[0] != w.base))
@@ -152,9 +155,8 @@ def _patch(connection: apsw.Connection, write: Patch, version: int) -> int:
     found = _snapshot(connection, write.ref)
     if found.data is None or found.version != write.base:
         return 0
-    data = patched(found.data, write.fields)
-    put = Put(write.ref, write.base, data)
-    return rows.put_all(connection, [put], [(encode_document(write.ref, data), _expire_at(data))], version)
+    put = Put(write.ref, write.base, patched(found.data, write.fields))
+    return rows.put_all(connection, [_put_row(put)], version)
 
 
 def _snapshot(connection: apsw.Connection, ref: Ref) -> Snapshot:
@@ -162,6 +164,8 @@ def _snapshot(connection: apsw.Connection, ref: Ref) -> Snapshot:
     return Snapshot(ref, version, None if body is None else decode_document(body))
 
 
-def _expire_at(data: Document) -> int | None:
-    value = data.get("expireAt")
-    return timestamps.from_datetime(value) if isinstance(value, dt.datetime) else None
+def _put_row(put: Put) -> rows.PutRow:
+    ref, base, data, checked = put
+    expires = data.get("expireAt")
+    expire_at = timestamps.from_datetime(expires) if isinstance(expires, dt.datetime) else None
+    return ref, base, expire_at, encode_document(ref, data, checked=checked)

@@ -11,8 +11,11 @@ from typing import Any
 
 import apsw
 
-from millpond.model import Put, Ref, Version
+from millpond.model import Ref, Version
 from millpond.route import RECEIPT_COLLECTION
+
+# Where, the version it must have, when it expires, and the document encoded.
+PutRow = tuple[Ref, Version | None, int | None, bytes]
 
 COLLECTIONS = f"""
     SELECT collection, count(*) FROM documents GROUP BY collection
@@ -50,25 +53,31 @@ def page(collection: str, limit: int, after: str | None) -> tuple[str, tuple[Any
     return _PAGE, (collection, after or "", limit)
 
 
-def put_all(
-    connection: apsw.Connection, puts: Sequence[Put], bodies: Sequence[tuple[bytes, int | None]], version: int
-) -> int:
+def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -> int:
     """At most four statements for any number of rows: most of a commit's cost is in their number."""
-    rows: dict[str, list[tuple[Any, ...]]] = {}
-    for put, (body, expire_at) in zip(puts, bodies, strict=True):
-        collection, key = put.ref
-        first: Any = collection
-        create, update = _CREATE, _UPDATE
+    creates: list[tuple[Any, ...]] = []
+    updates: list[tuple[Any, ...]] = []
+    receipt_creates: list[tuple[Any, ...]] = []
+    receipt_updates: list[tuple[Any, ...]] = []
+    for (collection, key), base, expire_at, body in puts:
         if collection == RECEIPT_COLLECTION:
-            first = _hash(key)
-            create, update = _CREATE_RECEIPT, _UPDATE_RECEIPT
-        if put.base is None:
-            rows.setdefault(create, []).append((first, key, version, expire_at, body))
+            if base is None:
+                receipt_creates.append((_hash(key), key, version, expire_at, body))
+            else:
+                receipt_updates.append((version, expire_at, body, _hash(key), key, base))
+        elif base is None:
+            creates.append((collection, key, version, expire_at, body))
         else:
-            rows.setdefault(update, []).append((version, expire_at, body, first, key, put.base))
+            updates.append((version, expire_at, body, collection, key, base))
     before = connection.total_changes()
-    for sql, bindings in rows.items():
-        connection.executemany(sql, bindings)
+    for sql, rows in (
+        (_CREATE, creates),
+        (_UPDATE, updates),
+        (_CREATE_RECEIPT, receipt_creates),
+        (_UPDATE_RECEIPT, receipt_updates),
+    ):
+        if rows:
+            connection.executemany(sql, rows)
     return connection.total_changes() - before
 
 

@@ -22,6 +22,7 @@ class MinuteBars(Latest):
     topics = ("market-bars-1m",)
     event_types = ("market.bars.1m", "market.bar.1m")
     collection = "market_bars_1m"
+    representable = True
     time = ("producedAt", "envelope.ts")
     sequence = ("sequence", "seq")
     ingested_at = True

@@ -18,6 +18,7 @@ class OpsServices(Latest):
     """One document per service: status, version, region, last heartbeat."""
 
     collection = "ops_services"
+    representable = True
     time = ("producedAt", "publishedAt", "timestamp")
     sequence = ("sequence", "seq")
 

@@ -18,6 +18,7 @@ class IngestPipelines(Latest):
     topics = ("ingest-heartbeat",)
     event_types = ("ingest.heartbeat",)
     collection = "ingest_pipelines"
+    representable = True
     time = ("envelope.ts", "ts", "timestamp")
     sequence = ("sequence", "seq")
 

@@ -26,6 +26,7 @@ class TradeSignals(Merge):
     topics = ("trade-signals",)
     event_types = ("trade.signal", "trade.signals")
     collection = "trade_signals"
+    representable = True
     time = ("updatedAt", "decisionAt", "producedAt", "publishedAt", "envelope.ts", "timestamp", "ts", "time")
     sequence = ("sequence", "version")
     sequence_first = True

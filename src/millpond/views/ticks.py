@@ -21,6 +21,7 @@ class LatestTicks(Latest):
     topics = _TOPICS
     event_types = _TYPES
     collection = "market_ticks_latest"
+    representable = True
     time = ("ts", "timestamp", "time", "envelope.ts")
     sequence = ("sequence", "seq")
     # Stamps alone keep it right, and a receipt per tick would double what the busiest topic costs.
@@ -52,6 +53,7 @@ class TickHistory(Latest):
     topics = _TOPICS
     event_types = _TYPES
     collection = "market_ticks"
+    representable = True
     time = EVENT_TIMES
     sequence = ("sequence", "seq")
     receipts = False

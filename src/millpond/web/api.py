@@ -12,7 +12,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.errors import StoreError
+from millpond.errors import Overloaded, StoreError
+from millpond.ingress.push import RETRY_AFTER_S
 from millpond.letters import in_store
 from millpond.model import Ref, Result, Snapshot
 from millpond.service import Service
@@ -54,6 +55,10 @@ class Api:
             return await self._route(request, request.method, parts)
         except _BadQueryError as error:
             return failure(400, "invalid_query", str(error))
+        except Overloaded as error:
+            response = failure(429, error.reason, str(error))
+            response.headers["retry-after"] = str(RETRY_AFTER_S)
+            return response
         except StoreError as error:
             return failure(503, "store_unavailable", str(error))
 

@@ -1,0 +1,46 @@
+"""Exit codes, in one place: scripts depend on them, so a code never changes its meaning."""
+
+from __future__ import annotations
+
+from millpond.errors import MillpondError, StoreError
+from millpond.stores.lock import StoreInUse
+
+OK = 0
+NEGATIVE = 1
+USAGE = 2
+UNREACHABLE = 3
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+TABLE = (
+    (OK, "it worked"),
+    (NEGATIVE, "the answer is no: not found, or some of it failed"),
+    (USAGE, "wrong usage or a wrong setting"),
+    (UNREACHABLE, "the server or the store could not be reached"),
+    (INTERRUPTED, "interrupted with Ctrl-C"),
+    (BROKEN_PIPE, "whoever read the output went away, as `head` does"),
+)
+
+
+class NegativeAnswer(MillpondError):
+    """What was asked for is not there, or some of what was to be done failed."""
+
+
+class Unreachable(MillpondError):
+    """The server, or the store, is not where it was looked for."""
+
+
+class WrongUsage(MillpondError):
+    """The command cannot do this as it was called, whatever the world looks like."""
+
+
+class ReaderGone(Exception):
+    """Whoever read our standard output has gone. No error of ours, and none to talk about."""
+
+
+def code_of(error: MillpondError) -> int:
+    if isinstance(error, NegativeAnswer):
+        return NEGATIVE
+    if isinstance(error, Unreachable | StoreError | StoreInUse):
+        return UNREACHABLE
+    return USAGE

@@ -1,0 +1,151 @@
+"""`millpond dlq`: the group, and its reading half. Replaying and purging are in `letters_write`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.letters_write import purge, replay
+from millpond.cli.local import open_for_reading
+from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.output import Column, clean_block, print_facts, print_json, print_line, print_note, print_table
+from millpond.cli.selection import Filter, LetterCommand, filter_options, matching
+from millpond.letters import in_store
+from millpond.letters.in_store import COLLECTION, StoredLetters
+from millpond.metrics import Metrics
+from millpond.model import Delivery, Ref, Snapshot
+from millpond.settings import Settings
+from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX
+
+_LETTERS = (
+    Column("id"),
+    Column("reason"),
+    Column("topic"),
+    Column("buried"),
+    Column("bytes", right=True),
+    Column("replayed"),
+    Column("error", clip=True),
+)
+# In the order of a person's questions: what, why, when, from where.
+_ENVELOPE = (
+    ("message", "messageId"),
+    ("reason", "reason"),
+    ("error", "error"),
+    ("error type", "errorType"),
+    ("view", "view"),
+    ("topic", "topic"),
+    ("event type", "eventType"),
+    ("subscription", "subscription"),
+    ("attributes", "attributes"),
+    ("ordering key", "orderingKey"),
+    ("attempt", "deliveryAttempt"),
+    ("published", "publishTime"),
+    ("buried", "buriedAt"),
+    ("expires", "expireAt"),
+    ("replays", "replays"),
+    ("replayed", "replayedAt"),
+    ("replay outcome", "replayOutcome"),
+    ("replay reason", "replayReason"),
+    ("bytes", "size"),
+)
+
+
+class Opened(NamedTuple):
+    snapshot: Snapshot
+    delivery: Delivery
+
+
+@click.group(epilog=example("millpond dlq list", "millpond dlq replay --all --reason view_error"))
+def dlq() -> None:
+    """Look at dead letters, replay them, purge them.
+
+    A dead letter is a message that could not be applied, kept whole, with why. Fix the cause, replay, and
+    purge once it is applied.
+    """
+
+
+@dlq.command("list", epilog=example("millpond dlq list --reason invalid_event --limit 20"))
+@filter_options
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    help="At most this many letters.",
+)
+@click.option("--after", metavar="ID", help="Start after this id.")
+@store_option
+@json_option
+def list_letters(wanted: Filter, limit: int, after: str | None, *, as_json: bool) -> None:
+    """List the letters, by id."""
+    found = asyncio.run(_list(load_settings(), wanted, limit + 1, after))
+    page, following = found[:limit], found[limit - 1].ref.id if len(found) > limit else None
+    if as_json:
+        print_json({"letters": [in_store.summary(snapshot) for snapshot in page], "next": following})
+        return
+    if not page:
+        print_note("There are no letters" + (" like that." if wanted != Filter() else "."))
+        return
+    print_table(_LETTERS, [_row(snapshot) for snapshot in page])
+    if following is not None:
+        print_note(f"There are more: add --after {following}")
+
+
+@dlq.command(cls=LetterCommand, epilog=example("millpond dlq show cli__cli-1f0c5a6e"))
+@click.argument("letter_id", metavar="ID")
+@store_option
+@json_option
+@click.pass_context
+def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
+    """Show one letter: its envelope, why it was buried, and the payload.
+
+    Whatever in it is not printable is shown as an escape. Exits with 1 where there is no such letter.
+    """
+    opened = asyncio.run(_open(load_settings(), letter_id))
+    if opened is None:
+        text = f"there is no letter {letter_id}"
+        if not as_json:
+            raise exits.NegativeAnswer(f"{text}: `millpond dlq list` lists them")
+        print_json({"reason": "not_found", "error": text})
+        ctx.exit(exits.NEGATIVE)
+    envelope = in_store.summary(opened.snapshot)
+    payload = (opened.delivery.data or b"").decode("utf-8", "replace")
+    if as_json:
+        print_json({**envelope, "data": payload})
+        return
+    facts = [(title, envelope.get(name)) for title, name in _ENVELOPE]
+    print_facts([("letter", letter_id), *((title, value) for title, value in facts if value not in {None, ""})])
+    print_line("payload")
+    print_line(clean_block(payload) if payload else "  (none)")
+
+
+def _row(snapshot: Snapshot) -> tuple[Any, ...]:
+    letter = snapshot.data or {}
+    names = ("reason", "topic", "buriedAt", "size", "replayOutcome", "error")
+    return (snapshot.ref.id, *(letter.get(name) or None for name in names))
+
+
+async def _list(settings: Settings, wanted: Filter, limit: int, after: str | None) -> list[Snapshot]:
+    found: list[Snapshot] = []
+    async with open_for_reading(settings) as store:
+        letters: AsyncIterator[Snapshot] = matching(store, wanted, after)
+        async for snapshot in letters:
+            found.append(snapshot)
+            if len(found) == limit:
+                break
+    return found
+
+
+async def _open(settings: Settings, letter_id: str) -> Opened | None:
+    async with open_for_reading(settings) as store:
+        letters = StoredLetters(store, keep=0, wall_clock=lambda: 0, metrics=Metrics())
+        opened = await letters.open_letter(Ref(COLLECTION, letter_id))
+        return None if opened is None else Opened(*opened)
+
+
+dlq.add_command(replay)
+dlq.add_command(purge)

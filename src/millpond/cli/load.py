@@ -1,0 +1,173 @@
+"""`millpond load`: specification 002's load tester. Measures; changes nothing but what it is pointed at."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import uvloop
+
+from millpond.cli import exits
+from millpond.cli.address import Address, url_option
+from millpond.cli.load_events import Events, makers
+from millpond.cli.options import example, json_option, load_settings
+from millpond.cli.output import Advance, Column, print_json, print_line, print_table, progress
+from millpond.cli.server import push_path
+from millpond.cli.wire import Client, TimedOut
+
+_STATUSES = (Column("answer"), Column("requests", right=True), Column("meaning"))
+_FINE = {"200", "429"}
+
+
+class Measures:
+    def __init__(self) -> None:
+        self.answers: Counter[str] = Counter()
+        # Of acknowledged requests only: refusals are quick, and would flatter the rest.
+        self.latencies_s: list[float] = []
+        self.seconds = 0.0
+
+    @property
+    def failed(self) -> bool:
+        return not self.answers.keys() <= _FINE
+
+    def as_json(self) -> dict[str, Any]:
+        total = sum(self.answers.values())
+        acked = len(self.latencies_s)
+        return {
+            "requests": total,
+            "answers": dict(sorted(self.answers.items())),
+            "seconds": round(self.seconds, 3),
+            "requestsPerSecond": round(total / self.seconds, 1),
+            "ackedPerSecond": round(acked / self.seconds, 1),
+            "latencyMs": _percentiles_ms(self.latencies_s),
+        }
+
+
+@click.command(epilog=example("STORE=sqlite:/tmp/load.db millpond serve", "millpond load --concurrency 200"))
+@url_option("http://localhost:8080/pubsub/push", "Where to push to.")
+@click.option("--requests", type=click.IntRange(1, 10_000_000), default=2_000, show_default=True, help="How many.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many at once."
+)
+@click.option("--topic", default="system.events", show_default=True, help="A built-in topic to make events of.")
+@click.option(
+    "--subscription",
+    default="projects/local/subscriptions/loadtest",
+    show_default=True,
+    help="Subscription the messages name.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 600), default=30.0, show_default=True, help="Seconds for one request."
+)
+@click.option("--allow-remote", is_flag=True, help="Allow a URL that is not this machine.")
+@json_option
+@click.pass_context
+def load(
+    ctx: click.Context,
+    url: Address,
+    requests: int,
+    concurrency: int,
+    topic: str,
+    subscription: str,
+    timeout: float,
+    *,
+    allow_remote: bool,
+    as_json: bool,
+) -> None:
+    """Put a server under load and measure its answers.
+
+    Sends valid, unique events for 100 documents named load-… or LOAD…, as fast as the answers come: give the
+    server a store of its own. Exits with 1 on anything but 200 and 429: 5xx, timeouts, failed connections.
+    """
+    if not url.is_loopback and not allow_remote:
+        raise click.UsageError(f"{url.base} is not this machine: give --allow-remote if you mean it", ctx)
+    known = makers(load_settings())
+    if topic not in known:
+        raise click.UsageError(f"{topic!r} is no built-in topic: use one of {', '.join(known)}", ctx)
+    events = Events(known[topic], topic, subscription, uuid.uuid4().hex[:12])
+    measures = uvloop.run(_run(url, events, requests, concurrency, timeout))
+    summary = {"url": url.base + push_path(url), "topic": topic, "concurrency": concurrency, **measures.as_json()}
+    if as_json:
+        print_json(summary)
+    else:
+        _show(summary)
+    ctx.exit(exits.NEGATIVE if measures.failed else exits.OK)
+
+
+async def _run(url: Address, events: Events, requests: int, concurrency: int, timeout_s: float) -> Measures:
+    client = Client(url, timeout_s=timeout_s)
+    # Asked once before anything is counted: a server that is not there is no finding about its limits.
+    await client.request("GET", "/livez")
+    measures = Measures()
+    # Shared: whichever worker is free takes the next one.
+    numbers = iter(range(requests))
+    workers = min(concurrency, requests)
+    started = time.perf_counter()
+    with progress("Requests", requests) as advance:
+        await asyncio.gather(*(_work(client, events, numbers, measures, advance) for _ in range(workers)))
+    measures.seconds = time.perf_counter() - started
+    client.close()
+    return measures
+
+
+async def _work(
+    client: Client,
+    events: Events,
+    numbers: Iterator[int],
+    measures: Measures,
+    advance: Advance,
+) -> None:
+    path = push_path(client.address)
+    for number in numbers:
+        body = events.body(number)
+        began = time.perf_counter()
+        try:
+            reply = await client.request("POST", path, body)
+        except TimedOut:
+            measures.answers["timeout"] += 1
+        except exits.Unreachable:
+            measures.answers["connection_failed"] += 1
+        else:
+            measures.answers[str(reply.status)] += 1
+            if reply.status == 200:
+                measures.latencies_s.append(time.perf_counter() - began)
+        advance(1)
+
+
+def _percentiles_ms(latencies_s: list[float]) -> dict[str, float] | None:
+    if not latencies_s:
+        return None
+    ordered = sorted(latencies_s)
+    named = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    return {name: round(ordered[math.ceil(share * len(ordered)) - 1] * 1_000, 2) for name, share in named.items()}
+
+
+def _show(summary: dict[str, Any]) -> None:
+    print_table(_STATUSES, [(answer, count, _meaning(answer)) for answer, count in summary["answers"].items()])
+    print_line(
+        f"{summary['requests']} requests in {summary['seconds']:.2f} s, {summary['concurrency']} at once: "
+        f"{summary['requestsPerSecond']:.0f} requests/s, {summary['ackedPerSecond']:.0f} acked/s"
+    )
+    latency = summary["latencyMs"]
+    if latency is not None:
+        print_line("latency of acked requests: " + "  ".join(f"{name} {ms:.1f} ms" for name, ms in latency.items()))
+
+
+def _meaning(answer: str) -> str:
+    if answer == "200":
+        return "acked: the store holds it"
+    if answer == "429":
+        return "backpressure working: the queue was full, Pub/Sub would send it again"
+    if answer.startswith("5"):
+        return "transient failure, should be rare: too much pressure, or a bug"
+    if answer == "timeout":
+        return "no answer within --timeout"
+    if answer == "connection_failed":
+        return "connection refused or broken: the server is gone, or its backlog is full"
+    return "refused: is this Millpond, and the topic one it knows?"

@@ -1,0 +1,42 @@
+"""Messages as Pub/Sub would push them, made by the commands that send some."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+
+import msgspec
+
+from millpond import timestamps
+from millpond.model import Delivery
+
+_encode = msgspec.json.Encoder().encode
+
+
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def new_message_id() -> str:
+    return f"cli-{uuid.uuid4().hex}"
+
+
+def encode_push(delivery: Delivery) -> bytes:
+    """The standard push body that decodes to this delivery."""
+    message: dict[str, object] = {
+        "messageId": delivery.message_id,
+        "publishTime": timestamps.to_text(delivery.publish_time),
+    }
+    if delivery.data is not None:
+        # What was no base64 is sent as it came, so that the server meets the same fault.
+        fault = delivery.data_fault is not None
+        message["data"] = delivery.data.decode() if fault else base64.b64encode(delivery.data).decode()
+    if delivery.attributes:
+        message["attributes"] = delivery.attributes
+    if delivery.ordering_key is not None:
+        message["orderingKey"] = delivery.ordering_key
+    body: dict[str, object] = {"message": message, "subscription": delivery.subscription}
+    if delivery.attempt is not None:
+        body["deliveryAttempt"] = delivery.attempt
+    return _encode(body)

@@ -1,0 +1,48 @@
+"""Options that several commands share, and the settings they add up to.
+
+An option that overrides a setting remembers its value in the context, so a command asks for settings once and
+need not know which of its options are settings. What stands after the command wins over what stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from millpond.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OVERRIDES = "millpond.overrides"
+
+
+def setting_option(flag: str, setting: str, metavar: str, text: str) -> Callable[[F], F]:
+    """An option whose value overrides the environment variable `setting`."""
+
+    def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            ctx.meta.setdefault(_OVERRIDES, {})[setting] = value
+
+    return click.option(flag, metavar=metavar, help=text, expose_value=False, callback=remember)
+
+
+store_option = setting_option("--store", "STORE", "STORE", "The store: sqlite:PATH (instead of $STORE).")
+views_option = setting_option(
+    "--views", "VIEWS", "MODULE", "Module with views of your own; several by comma (instead of $VIEWS)."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+
+
+def load_settings() -> Settings:
+    """The effective settings of the command that is running. Raises SettingsError."""
+    # Not at the top: the settings pull in the engine, which --help does not need.
+    from millpond import settings  # noqa: PLC0415
+
+    return settings.load(overrides=click.get_current_context().meta.get(_OVERRIDES))
+
+
+def example(*lines: str) -> str:
+    """An epilog with examples, which click must not wrap."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])

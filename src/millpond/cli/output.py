@@ -1,0 +1,132 @@
+"""What commands print: tables on a terminal, aligned text elsewhere, JSON where asked for.
+
+Text from messages is hostile until shown otherwise: whatever is not printable is written as its escape, so that
+no payload can move the cursor, change colours or fake a line. rich is imported only for a terminal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+_NOT_PRINTABLE = re.compile(r"[^ -~\n]")
+_CLIP_CHARS = 100
+Advance = Callable[[int], None]
+
+
+class Column(NamedTuple):
+    title: str
+    right: bool = False
+    # A preview: shortened to what fits instead of wrapped.
+    clip: bool = False
+
+
+def clean(text: str) -> str:
+    """The text on one line, with everything unprintable as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def clean_block(text: str, margin: str = "  | ") -> str:
+    """Text of several lines behind a margin, so that it cannot pass for lines of ours."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(margin + clean(line.expandtabs(4)) for line in lines)
+
+
+def print_line(text: str = "") -> None:
+    click.echo(text)
+
+
+def print_note(text: str) -> None:
+    """For the person, not for the pipe."""
+    click.echo(clean(text), err=True)
+
+
+def print_error(text: str) -> None:
+    click.echo(f"millpond: {clean(text)}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document. Numbers, times and bytes look as the HTTP API shows them."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(_NOT_PRINTABLE.sub(_escaped, text))
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
+    cells = [[cell(value) for value in row] for row in rows]
+    if sys.stdout.isatty():
+        _terminal().print_table(columns, cells)
+        return
+    cells = [
+        [_clipped(text) if column.clip else text for column, text in zip(columns, row, strict=True)]
+        for row in cells
+    ]
+    titles = [column.title.upper() for column in columns]
+    widths = [max(map(len, texts)) for texts in zip(titles, *cells, strict=True)]
+    for row in (titles, *cells):
+        parts = [
+            text.rjust(width) if column.right else text.ljust(width)
+            for column, text, width in zip(columns, row, widths, strict=True)
+        ]
+        print_line("  ".join(parts).rstrip())
+
+
+def print_facts(facts: Sequence[tuple[str, Any]], indent: str = "") -> None:
+    """Names and values under each other."""
+    width = max((len(clean(name)) for name, _ in facts), default=0)
+    for name, value in facts:
+        print_line(f"{indent}{clean(name).ljust(width)}  {cell(value)}".rstrip())
+
+
+def cell(value: Any) -> str:
+    """One value as text: what JSON would show, without its quotes."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, float):
+        return f"{value:g}" if value == round(value, 3) else f"{value!r}"
+    return clean(msgspec.json.encode(value).decode())
+
+
+def verdict(outcome: Any, reason: Any) -> str:
+    """`poison (invalid_event)`; the reason only where it says more than the outcome."""
+    return clean(f"{outcome}" if not reason or outcome == reason else f"{outcome} ({reason})")
+
+
+@contextlib.contextmanager
+def progress(label: str, total: int | None) -> Iterator[Advance]:
+    """A bar on standard error while a terminal watches it; otherwise nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with _terminal().progress(label, total) as advance:
+        yield advance
+
+
+def _terminal() -> Any:
+    from millpond.cli import terminal  # noqa: PLC0415 - rich takes longer to load than most commands to run
+
+    return terminal
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _CLIP_CHARS else text[: _CLIP_CHARS - 1] + "…"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    return char if char.isprintable() else json.dumps(char)[1:-1]

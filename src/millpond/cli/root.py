@@ -1,0 +1,102 @@
+"""The `millpond` group and its table of commands. Commands are imported when they are run, not before."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from millpond._version import __version__
+from millpond.cli import exits
+from millpond.cli.options import store_option, views_option
+
+
+class Entry(NamedTuple):
+    """Where a command is defined, and the summary that help shows without loading it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "serve": Entry("serve", "serve", "Run the service until it is told to stop."),
+    "publish": Entry("publish", "publish", "Send one message to the running server."),
+    "get": Entry("documents", "get", "Show one document."),
+    "ls": Entry("documents", "ls", "List the collections, or the documents of one."),
+    "why": Entry("why", "why", "Say what became of a message or event, and who won."),
+    "views": Entry("views", "views", "List the loaded views."),
+    "dlq": Entry("letters", "dlq", "Look at dead letters, replay them, purge them."),
+    "ingest": Entry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
+    "load": Entry("load", "load", "Put a server under load and measure its answers."),
+    "config": Entry("config", "config", "Show the effective settings and where each came from."),
+    "completion": Entry("completion", "completion", "Print the shell completion script."),
+}
+EPILOG = "\n".join(
+    [
+        "\b",
+        "Start here:",
+        "  millpond serve                     and paste the curl command it prints",
+        "  millpond ls                        what is in the store",
+        "  millpond why MESSAGE_ID            what became of a message",
+        "",
+        "\b",
+        "Exit codes:",
+        *(f"  {code:<4} {meaning}" for code, meaning in exits.TABLE),
+        "",
+        "Every setting is an environment variable; `millpond config` lists them.",
+    ]
+)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and summaries, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = importlib.import_module(f"millpond.cli.{entry.module}")
+        command: click.Command = getattr(module, entry.attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Flushed here, so that a reader who went away is noticed here too, before click makes it an exit of 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise exits.ReaderGone from None
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names from the table: loading every command would make each press of Tab wait."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="millpond", message="%(prog)s %(version)s")
+@store_option
+@views_option
+def cli() -> None:
+    """Fold at-least-once, out-of-order event streams into documents that are always right."""

@@ -1,0 +1,30 @@
+"""`millpond serve`."""
+
+from __future__ import annotations
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.options import example, load_settings, setting_option, store_option, views_option
+from millpond.cli.output import print_error
+from millpond.errors import MillpondError
+from millpond.web import server
+
+
+@click.command(epilog=example("millpond serve --port 9000 --store sqlite:var/orders.db --views orders"))
+@setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
+@setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
+@store_option
+@views_option
+@click.pass_context
+def serve(ctx: click.Context) -> None:
+    """Run the service until it is told to stop.
+
+    Prints where it listens and a command to try, then one JSON line for each message. SIGTERM or Ctrl-C
+    finishes what was accepted and ends within eight seconds.
+    """
+    try:
+        server.serve(load_settings())
+    except MillpondError as error:
+        print_error(str(error))
+        ctx.exit(exits.USAGE)

@@ -1,0 +1,68 @@
+"""What only a terminal gets to see, drawn with rich. Imported by `output` alone, and only for a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from millpond.cli.output import Advance, Column
+
+# Between two columns: a space either side of each, as the box draws them.
+_GAP = 3
+_PREVIEW_CHARS_MIN = 20
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    console = Console()
+    texts = [[column.title, *(row[index] for row in rows)] for index, column in enumerate(columns)]
+    room = console.width - _GAP * len(columns)
+    words = [_longest_word(column, cells) for column, cells in zip(columns, texts, strict=True)]
+    if sum(words) > room:
+        _print_cards(console, columns, rows)
+        return
+    others = sum(max(map(len, cells)) for column, cells in zip(columns, texts, strict=True) if not column.clip)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column, least in zip(columns, words, strict=True):
+        table.add_column(
+            Text(column.title),
+            justify="right" if column.right else "left",
+            no_wrap=column.clip,
+            overflow="ellipsis" if column.clip else "fold",
+            min_width=least,
+            # A preview takes what the others leave.
+            max_width=max(room - others, least) if column.clip else None,
+        )
+    for row in rows:
+        # Text, not markup: a payload that says [red] stays what it says.
+        table.add_row(*(Text(text) for text in row))
+    console.print(table)
+
+
+def _longest_word(column: Column, cells: Sequence[str]) -> int:
+    if column.clip:
+        return _PREVIEW_CHARS_MIN
+    return max((len(word) for cell in cells for word in cell.split()), default=1)
+
+
+def _print_cards(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """For a narrow terminal: a word broken in two cannot be copied, and one cut off cannot be read."""
+    width = max(len(column.title) for column in columns)
+    for row in rows:
+        for number, (column, text) in enumerate(zip(columns, row, strict=True)):
+            line = Text(f"{column.title.ljust(width)}  ", style="dim") + Text(text, style="" if number else "bold")
+            console.print(line, soft_wrap=True)
+        console.print()
+
+
+@contextlib.contextmanager
+def progress(label: str, total: int | None) -> Iterator[Advance]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda n: bar.advance(task, n)

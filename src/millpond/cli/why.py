@@ -1,0 +1,116 @@
+"""`millpond why`: the story of a message, with both stamps taken apart."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from millpond import timestamps
+from millpond.cli import exits
+from millpond.cli.local import open_for_reading
+from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_table, verdict
+from millpond.model import Ref
+from millpond.settings import Settings
+from millpond.stamp import decode_stamp
+from millpond.why import explain
+
+_STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "published", "message"))
+# Which fields of a merged document each stamp gave: document path → stamp → names.
+Holdings = dict[str, dict[str, list[str]]]
+
+
+@click.command(epilog=example("millpond why hello-1767873296000000", "millpond why order-17 --json"))
+@click.argument("any_id", metavar="ID")
+@store_option
+@json_option
+@click.pass_context
+def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
+    """Say what became of a message or event, and who won.
+
+    ID is a message id or an event id. For each view: the outcome, the stamp the message had, the stamp the
+    document has now, and whose it is. Exits with 1 where nothing is known of the ID.
+    """
+    settings = load_settings()
+    story, holdings = asyncio.run(_ask(settings, any_id))
+    if story is None:
+        text = f"nothing is known of {any_id}"
+        if as_json:
+            print_json({"reason": "not_found", "error": text})
+            ctx.exit(exits.NEGATIVE)
+        hint = "it may not have arrived, or its entry has expired" if settings.event_log else "EVENT_LOG is off"
+        raise exits.NegativeAnswer(f"{text}: {hint}")
+    if as_json:
+        print_json(story)
+        return
+    for number, message in enumerate(story["messages"]):
+        if number:
+            print_line()
+        _tell(message, holdings)
+
+
+async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, Holdings]:
+    async with open_for_reading(settings) as store:
+        story = await explain(store, any_id)
+        paths = {view["doc"] for message in (story or {}).get("messages", ()) for view in message["views"]}
+        refs = [Ref(*path.rsplit("/", 1)) for path in paths]
+        holdings: Holdings = {}
+        for snapshot in await store.read(refs):
+            source = (snapshot.data or {}).get("source")
+            groups = source.get("stamps") if isinstance(source, dict) else None
+            if isinstance(groups, list):
+                holdings[snapshot.ref.path] = {group["stamp"]: group["fields"] for group in groups}
+        return story, holdings
+
+
+def _tell(message: dict[str, Any], holdings: Holdings) -> None:
+    print_line(f"Message {clean(message['messageId'])}: {verdict(message['outcome'], message['reason'])}")
+    print_facts(
+        [
+            ("event id", message["eventId"]),
+            ("topic", message["topic"] or None),
+            ("subscription", message["subscription"] or None),
+            ("published", message["publishTime"]),
+            ("arrived", message["arrivedAt"]),
+        ],
+        indent="  ",
+    )
+    if message["letter"] is not None:
+        print_line(f"  It was buried: millpond dlq show {clean(message['letter'])}")
+    for view in message["views"]:
+        print_line()
+        print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}, {clean(view['doc'])}")
+        winner = view["winner"]["stamp"]
+        rows = [("this message", *_taken_apart(view["stamp"])), ("document now", *_taken_apart(winner))]
+        print_table(_STAMPS, rows)
+        print_line(_who_won(view, message["messageId"], holdings.get(view["doc"])))
+
+
+def _taken_apart(stamp: str | None) -> tuple[str, str, str, str]:
+    if stamp is None:
+        return ("-", "-", "-", "-")
+    try:
+        parts = decode_stamp(stamp)
+    except ValueError:
+        return (stamp, "-", "-", "-")
+    sequence = "-" if parts.sequence is None else str(parts.sequence)
+    return timestamps.to_text(parts.event_time), sequence, timestamps.to_text(parts.publish_time), parts.message_id
+
+
+def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] | None) -> str:
+    winner = view["winner"]
+    if winner["stamp"] is None:
+        return "The document is gone, or carries no stamp: it was deleted, has expired, or is not ours."
+    other = clean(winner["messageId"] or "unknown")
+    if held is not None:
+        # A merged document belongs to several messages: the greatest stamp has not given every field.
+        mine = ", ".join(map(clean, held.get(view["stamp"] or "", [])))
+        fields = f"it gave the fields {mine}" if mine else "none of the fields are its"
+        return f"It won: {fields}." if view["won"] else f"Message {other} has the greater stamp; {fields}."
+    if view["won"]:
+        return "It won: the document is what this message says."
+    if winner["messageId"] == message_id:
+        return "A later copy of the same message stands in the document."
+    return f"It lost: the document is what message {other} says, whose stamp is greater."

@@ -1,0 +1,153 @@
+"""dlq list, show, replay and purge, through a running server and without one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.shell import Ran, Serve, Shell
+
+ORDERS = """
+from millpond import Latest
+
+
+class Orders(Latest):
+    topics = ("orders",)
+    collection = "orders"
+    key = "orderId"
+    time = "at"
+
+    def document(self, event):
+        return {"orderId": event.require("orderId"), "quantity": event.REQUIRED("quantity")}
+"""
+HOSTILE = b"not json \x1b[2J\x1b]0;owned\x07 \xc2\x9b31m [bold]x[/bold]\nmessage   forged\r\n\xff"
+
+
+def order(number: int) -> dict[str, Any]:
+    data = {"orderId": f"o{number}", "at": f"2026-01-08T12:00:0{number}Z"}
+    return {"topic": "orders", "data": data, "messageId": f"m{number}", "publishTime": "2026-01-08T12:00:10Z"}
+
+
+def unroutable(number: int) -> dict[str, Any]:
+    return {"data": {"n": number}, "messageId": f"u{number}", "publishTime": "2026-01-08T12:00:10Z"}
+
+
+@pytest.fixture
+def buried(shell: Shell) -> Shell:
+    """Two orders and an unroutable message in the letters, and the view fixed since."""
+    shell.environment["VIEWS"] = "orders"
+    (shell.folder / "orders.py").write_text(ORDERS.replace("REQUIRED", "require"))
+    assert shell.run("ingest", shell.write("o.jsonl", order(1), order(2), unroutable(3))).code == 1
+    (shell.folder / "orders.py").write_text(ORDERS.replace("REQUIRED", "get"))
+    return shell
+
+
+@pytest.fixture(params=["through the server", "without a server"])
+def either_way(request: pytest.FixtureRequest, buried: Shell, serve: Serve) -> Shell:
+    if request.param == "through the server":
+        serve()
+    return buried
+
+
+def ids(ran: Ran) -> list[str]:
+    return [letter["id"] for letter in ran.json["letters"]]
+
+
+def test_list_filters_and_pages(buried: Shell) -> None:
+    """Letters are found by reason and by topic, and a page says where the next one starts."""
+    assert ids(buried.ok("dlq", "list", "--json")) == ["-__m1", "-__m2", "-__u3"]
+    assert ids(buried.ok("dlq", "list", "--reason", "unroutable_payload", "--json")) == ["-__u3"]
+    assert ids(buried.ok("dlq", "list", "--topic", "orders", "--json")) == ["-__m1", "-__m2"]
+    page = buried.ok("dlq", "list", "--limit", "2", "--json").json
+    assert page["next"] == "-__m2"
+    text = buried.ok("dlq", "list", "--reason", "invalid_event")
+    assert "quantity is missing" in text.out
+    assert "u3" not in text.out
+
+
+def test_replay_applies_what_was_healed(either_way: Shell) -> None:
+    """Replaying by reason applies those letters, notes it on them, and loses none."""
+    ran = either_way.ok("dlq", "replay", "--all", "--reason", "invalid_event", "--json")
+    assert ran.json["summary"] == {"applied": 2}
+    assert either_way.ok("get", "orders/o1", "--json").json["data"]["orderId"] == "o1"
+    assert ids(either_way.ok("dlq", "list", "--json")) == ["-__m1", "-__m2", "-__u3"]
+    assert ids(either_way.ok("dlq", "list", "--replayed", "--json")) == ["-__m1", "-__m2"]
+    assert "duplicate" in either_way.ok("dlq", "replay", "-__m1").out
+
+
+def test_replay_of_what_fails_again_exits_with_1(either_way: Shell) -> None:
+    """What is still poison, or not there, is named, the rest is applied, and the letters stay."""
+    ran = either_way.run("dlq", "replay", "-__m1", "-__u3", "nosuch/letter")
+    assert ran.code == 1
+    assert "unroutable_payload" in ran.out
+    counts = [line.split() for line in ran.out.splitlines()[-3:]]
+    assert sorted(counts) == [["applied", "1"], ["not_found", "1"], ["poison", "1"]]
+    letter = either_way.ok("dlq", "show", "-__u3", "--json").json
+    assert (letter["replays"], letter["replayOutcome"]) == (1, "poison")
+
+
+def test_purge_deletes_only_what_was_named(either_way: Shell) -> None:
+    """Purging says what was missing and leaves the rest, by name and by reason."""
+    ran = either_way.run("dlq", "purge", "--yes", "-__m1", "nosuch", "--json")
+    assert (ran.code, ran.json) == (1, {"purged": ["-__m1"], "missing": ["nosuch"]})
+    by_reason = either_way.ok("dlq", "purge", "--all", "--reason", "unroutable_payload", "--yes")
+    assert by_reason.out == "Purged 1 of 1 letter.\n"
+    assert ids(either_way.ok("dlq", "list", "--json")) == ["-__m2"]
+
+
+def test_purge_needs_a_yes_where_nobody_can_be_asked(buried: Shell) -> None:
+    """Without a terminal and without --yes nothing is purged."""
+    refused = buried.run("dlq", "purge", "--all")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--yes" in refused.err
+
+
+def test_purge_asks_on_a_terminal(shell: Shell) -> None:
+    """A person is asked; no keeps the letter, yes deletes it."""
+    shell.run("ingest", shell.write("u.jsonl", unroutable(1)))
+    no = shell.on_terminal("dlq", "purge", "--all", keys=b"n\n")
+    assert (no.code, "Purge 1 letter for ever?" in no.out) == (1, True)
+    assert ids(shell.ok("dlq", "list", "--json")) == ["-__u1"]
+    assert shell.on_terminal("dlq", "purge", "--all", keys=b"y\n").code == 0
+    assert ids(shell.ok("dlq", "list", "--json")) == []
+
+
+def test_the_token_is_sent_and_a_wrong_one_named(shell: Shell, serve: Serve) -> None:
+    """With ADMIN_TOKEN set on both sides replay works; with another one the line says which setting is wrong."""
+    shell.run("ingest", shell.write("u.jsonl", unroutable(1)))
+    serve(env={"ADMIN_TOKEN": "right"})
+    assert shell.run("dlq", "replay", "--all", "--json", env={"ADMIN_TOKEN": "right"}).json["summary"] == {
+        "poison": 1
+    }
+    wrong = shell.run("dlq", "purge", "--all", "--yes", env={"ADMIN_TOKEN": "guess"})
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "ADMIN_TOKEN" in wrong.err
+    assert "guess" not in wrong.err
+
+
+def test_show_escapes_hostile_payloads(shell: Shell) -> None:
+    """A payload can neither send control sequences to the terminal nor forge lines of the envelope."""
+    message = {"messageId": "evil", "publishTime": "2026-01-08T12:00:00Z", "data": "!"}
+    shell.run("ingest", shell.write("e.jsonl", {"message": message, "subscription": "s\x1b[31m"}))
+    (letter,) = ids(shell.ok("dlq", "list", "--json"))
+    text = shell.ok("dlq", "show", letter).out
+    assert "\x1b" not in text
+    assert r"\x1b[31m" in text
+    assert json.loads(shell.ok("dlq", "show", "--json", letter).out)["subscription"] == "s\x1b[31m"
+
+
+def test_show_keeps_the_payload_behind_a_margin(shell: Shell, serve: Serve) -> None:
+    """Every line of the payload stands behind a margin, escaped, on a pipe and on a terminal alike."""
+    serve()
+    (shell.folder / "hostile").write_bytes(HOSTILE)
+    shell.ok("publish", "--topic", "t", "--raw", "hostile", "--message-id", "evil")
+    piped = shell.ok("dlq", "show", "cli__evil").out
+    terminal = shell.on_terminal("dlq", "show", "cli__evil").out
+    for shown in (piped, terminal):
+        payload = shown[shown.index("payload\n") :].splitlines()[1:]
+        assert all(line.startswith("  | ") for line in payload)
+        assert payload[0] == r"  | not json \x1b[2J\x1b]0;owned\x07 \x9b31m [bold]x[/bold]"
+        assert payload[1] == "  | message   forged"
+        assert not set(shown) & set("\x1b\x07\x9b")

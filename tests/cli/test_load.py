@@ -1,0 +1,72 @@
+"""load: specification 002's load tester."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.shell import Serve, Shell
+
+TOPICS = {
+    "system.events": "ops_services",
+    "ingest-heartbeat": "ingest_pipelines",
+    "market-ticks": "market_ticks_latest",
+    "market-bars-1m": "market_bars_1m",
+    "trade-signals": "trade_signals",
+}
+
+
+def test_every_built_in_topic_gets_valid_unique_events(shell: Shell, serve: Serve) -> None:
+    """Whatever the topic, all requests are acked and each one is an event of its own."""
+    url = serve().url
+    for topic in TOPICS:
+        options = ["--topic", topic, "--requests", "150", "--concurrency", "20"]
+        summary = shell.ok("load", "--url", f"{url}/pubsub/push", *options, "--json").json
+        assert summary["answers"] == {"200": 150}
+        assert 0 < summary["latencyMs"]["p50"] <= summary["latencyMs"]["p99"] <= summary["latencyMs"]["max"]
+    counts = {row["collection"]: row["docs"] for row in shell.ok("ls", "--json").json["collections"]}
+    assert "dead_letters" not in counts
+    assert {counts[collection] for collection in TOPICS.values()} == {100}
+    assert counts["market_ticks"] == 150
+
+
+def test_backpressure_is_no_failure(shell: Shell, serve: Serve) -> None:
+    """A tiny queue answers 429 to some, which is explained and exits with 0."""
+    url = serve(env={"CONSUMER_QUEUE_SIZE": "1"}).url
+    ran = shell.ok("load", "--url", url, "--requests", "400", "--concurrency", "50")
+    assert "backpressure working" in ran.out
+    assert "acked: the store holds it" in ran.out
+    assert "p99" in ran.out
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.com/pubsub/push", "http://10.0.0.1:8080", "http://localhost.evil.test"]
+)
+def test_other_machines_are_refused(shell: Shell, url: str) -> None:
+    """A URL that is not loopback needs --allow-remote."""
+    ran = shell.run("load", "--url", url)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--allow-remote" in ran.err
+
+
+def test_nobody_there_exits_with_3(shell: Shell) -> None:
+    """Where nothing listens there is nothing to measure."""
+    ran = shell.run("load", "--url", "http://127.0.0.1:9", "--requests", "5")
+    assert (ran.code, ran.out) == (3, "")
+
+
+def test_unknown_topics_are_refused(shell: Shell) -> None:
+    """A topic without built-in events is wrong usage, and the known ones are listed."""
+    ran = shell.run("load", "--topic", "orders")
+    assert ran.code == 2
+    assert "market-ticks" in ran.err
+
+
+def test_server_errors_exit_with_1(shell: Shell, serve: Serve) -> None:
+    """Any 5xx makes the answer negative."""
+    (shell.folder / "buggy.py").write_text(
+        "from millpond import Latest\n\n\nclass Buggy(Latest):\n    topics = ('system.events',)\n"
+        "    collection = 'buggy'\n    key = 'service'\n\n    def document(self, event):\n        return 1 / 0\n"
+    )
+    url = serve(env={"VIEWS": "buggy"}).url
+    ran = shell.run("load", "--url", url, "--requests", "5", "--json")
+    assert (ran.code, ran.json["answers"]) == (1, {"503": 5})
