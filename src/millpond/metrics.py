@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -94,12 +95,7 @@ class _Renderer(Collector):
         return self._metrics.collect()
 
 
-def _labelled(
-    name: str,
-    text: str,
-    labels: tuple[str, ...],
-    counts: dict[tuple[str, ...], int] | Counter[tuple[str, str, str]],
-) -> Metric:
+def _labelled(name: str, text: str, labels: tuple[str, ...], counts: Mapping[Any, int]) -> Metric:
     family = CounterMetricFamily(name, text, labels=labels)
     for values, n in sorted(counts.items()):
         family.add_metric(values, n)

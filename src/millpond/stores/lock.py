@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -34,11 +35,16 @@ class StoreLock:
     def __init__(self, store_path: Path) -> None:
         self._path = _lock_path(store_path)
         self._file = self._path.open("a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise StoreInUse(store_path, _read(self._path)) from None
+        for patience_s in (0.01, 0.02, 0.05, None):
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                # Somebody may only be looking who holds it (`find_holder`), for a moment.
+                if patience_s is None:
+                    self._file.close()
+                    raise StoreInUse(store_path, _read(self._path)) from None
+                time.sleep(patience_s)
         self.announce(None)
 
     def announce(self, url: str | None) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import uvicorn
@@ -23,11 +23,12 @@ from millpond.errors import MillpondError, SettingsError
 from millpond.ingress.push import PushEndpoint
 from millpond.log import ToLog
 from millpond.model import Outcome, Result
+from millpond.ports import StoreWithCatalog
 from millpond.service import Service, open_store
 from millpond.settings import Settings
 from millpond.settle import Settlement
 from millpond.stores.lock import StoreLock
-from millpond.web.app import build_app
+from millpond.web.app import App, build_app
 from millpond.web.bounded import watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
 
@@ -36,28 +37,35 @@ GRACEFUL_S = 7
 _BACKLOG = 2_048
 
 
-def serve(settings: Settings) -> None:
-    """Run until a signal. Raises MillpondError with one clear line where it cannot start."""
+def serve(
+    settings: Settings,
+    *,
+    open_store: Callable[[Settings], StoreWithCatalog] = open_store,
+    build_app: Callable[[Service, PushEndpoint], App] = build_app,
+) -> None:
+    """Run until a signal. Raises MillpondError with one clear line where it cannot start.
+
+    The benchmarks exchange the store or the application, and measure everything else as it is.
+    """
     lock = _lock_store(settings)
     try:
         listener = _bind(settings)
         url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
         if lock is not None:
             lock.announce(url)
-        store = open_store(settings)
-        service = Service(settings, store, sys.stdout.buffer)
+        service = Service(settings, open_store(settings), sys.stdout.buffer)
+        push = PushEndpoint(service.engine, service.log, service.metrics)
         _print_welcome(settings, url)
-        uvloop.run(_serve(service, listener))
+        uvloop.run(_serve(service, listener, build_app(service, push), push))
     finally:
         if lock is not None:
             lock.release()
 
 
-async def _serve(service: Service, listener: socket.socket) -> None:
+async def _serve(service: Service, listener: socket.socket, app: App, push: PushEndpoint) -> None:
     _log_through(service)
-    push = PushEndpoint(service.engine, service.log, service.metrics)
     config = uvicorn.Config(
-        build_app(service, push),
+        app,
         http=_protocol(service, push),
         ws="none",
         lifespan="off",
