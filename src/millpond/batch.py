@@ -27,6 +27,8 @@ CACHE_ENTRIES_MAX = 10_000
 CACHE_TRUST_S = 1.0
 _CONFLICT_PAUSE_S = 0.005
 _CONFLICT_PAUSE_MAX_S = 0.25
+# What a document is taken for that is not known and almost never exists yet.
+_ABSENT = Snapshot(Ref("", ""), None, None)
 _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
 
 
@@ -105,7 +107,7 @@ class Batches:
                     if entry[1] < trusted_from:
                         aged.add(ref)
                     continue
-                snapshots[ref] = Snapshot(ref, None, None)
+                snapshots[ref] = _ABSENT
                 if doubted or at < ticket.standing:
                     missing.append(ref)
         if missing:
@@ -137,9 +139,10 @@ class Batches:
 
     def _remember(self, planned: Plan, committed: Committed) -> None:
         now = asyncio.get_running_loop().time()
+        put = self._cache.put
         for write, version in zip(planned.writes, committed.versions, strict=False):
             if isinstance(write, Put):
-                self._cache.put(Snapshot(write.ref, version, write.data), now)
+                put(Snapshot(write.ref, version, write.data), now)
 
     def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
         gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}
@@ -150,7 +153,9 @@ class Batches:
         """Answer what is durable; bury what the plan found to be poison."""
         graves: list[Ticket] = []
         for ticket, result in zip(tickets, results, strict=True):
-            if result.settled or not isinstance(result.error, Poison | ViewError):
+            if result.buried and not ticket.item.replay:
+                self._engine.metrics.letters_buried += 1
+            if result.error is None or result.settled or not isinstance(result.error, Poison | ViewError):
                 ticket.settle(result)
                 continue
             refusal = self._engine.refusal(ticket.item, result.error)

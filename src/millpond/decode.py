@@ -106,7 +106,7 @@ _ALIASES = (
 def decode_payload(delivery: Delivery) -> Payload:
     """The JSON object in a message's data. Everything wrong with it is `InvalidEvent` with a reason."""
     if delivery.data_fault is not None:
-        raise InvalidEvent(f"message.data is not base64: {delivery.data_fault}", reason="invalid_base64")
+        raise InvalidEvent(f"message.data: {delivery.data_fault}", reason="invalid_base64")
     if not delivery.data:
         raise InvalidEvent("the message has no data", reason="missing_data")
     outer = _decode_object(delivery.data)
@@ -139,7 +139,7 @@ def _decode_base64(text: str | None) -> tuple[bytes | None, str | None]:
     try:
         return binascii.a2b_base64(text, strict_mode=True), None
     except ValueError as error:
-        return text.encode(errors="surrogatepass"), str(error)
+        return text.encode(errors="surrogatepass"), f"not base64 ({error})"
 
 
 def _one_of(name: str, camel: str | None, snake: str | None) -> str:

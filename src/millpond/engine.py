@@ -11,13 +11,14 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Protocol
 
 import msgspec
 
 from millpond import timestamps
 from millpond.batch import Batches
-from millpond.errors import Overloaded, ViewError, WriteRefused
+from millpond.errors import InternalError, Overloaded, ViewError, WriteRefused
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.plan import refs_of
@@ -103,7 +104,7 @@ class Engine:
         self._room_bytes = 0
         self._busy: set[Ref] = set()
         self._running: set[asyncio.Task[None]] = set()
-        self._tickets_running: set[Ticket] = set()
+        self._tickets_running: list[list[Ticket]] = []
         self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
         self._digging: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -141,7 +142,7 @@ class Engine:
         if self._is_full():
             self._pump()
             if self._is_full():
-                raise Overloaded(f"{len(self._room)} messages are waiting already (CONSUMER_QUEUE_SIZE)")
+                raise Overloaded(f"the waiting room is full: {len(self._room)} waiting, {self._room_bytes} bytes")
         loop = self._loop or self._find_loop()
         item = self.router.route(delivery, self.wall_clock(), replay=replay)
         ticket = Ticket(item, done, loop.time() + self.rules.retry_total_max_s)
@@ -165,8 +166,12 @@ class Engine:
             return
 
         async def bury() -> None:
-            if await self._batches.dig(ticket, fault):
-                self._enter(ticket)
+            try:
+                if await self._batches.dig(ticket, fault):
+                    self._enter(ticket)
+            except Exception as bug:
+                ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+                raise
 
         task = self._find_loop().create_task(bury())
         self._digging.add(task)
@@ -198,7 +203,7 @@ class Engine:
         """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
-        for ticket in (*self._room, *self._tickets_running):
+        for ticket in chain(self._room, *self._tickets_running):
             ticket.deadline = min(ticket.deadline, deadline)
         self._pump()
         while self._running or self._digging:
@@ -234,18 +239,20 @@ class Engine:
         return taken
 
     async def _run(self, tickets: list[Ticket]) -> None:
-        refs = {ref for ticket in tickets for ref in ticket.refs}
+        # With one batch at a time there is no other whose documents it could touch.
+        alone = self._in_flight_max == 1
+        refs = set() if alone else {ref for ticket in tickets for ref in ticket.refs}
         self._busy |= refs
-        self._tickets_running.update(tickets)
+        self._tickets_running.append(tickets)
         try:
             await self._batches.commit(tickets)
         except Exception as bug:
             for ticket in tickets:
-                ticket.settle(ticket.item.unsettled(Outcome.RETRY, "internal_error", bug))
+                ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
             raise
         finally:
             self._busy -= refs
-            self._tickets_running.difference_update(tickets)
+            self._tickets_running.remove(tickets)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

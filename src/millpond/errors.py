@@ -11,7 +11,8 @@
     │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
     │  ├─ AccessDenied          try again and page somebody
     │  └─ WriteRefused          this write can never succeed: bury and alert
-    └─ Overloaded               no room left: 429, stop pulling
+    ├─ Overloaded               no room left: 429, stop pulling
+    └─ InternalError            a bug of ours: nothing is acknowledged, the message comes again
 
 Adapters translate foreign exceptions into this tree in one place each. What is expected to happen in
 normal operation (a conflict, a stale event) is a value, not an exception.
@@ -90,6 +91,15 @@ class WriteRefused(StoreError):
 
 class Overloaded(MillpondError):
     reason = "backpressure_queue_full"
+
+
+class InternalError(MillpondError):
+    """Something we did not foresee. Its own text may quote a payload, so only its kind and place are told."""
+
+    reason = "internal_error"
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}{_where(cause)}")
 
 
 def json_type(value: object) -> str:

@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from typing import Any, BinaryIO
 
 import msgspec
@@ -173,7 +174,8 @@ class ToLog(logging.Handler):
         fields: dict[str, Any] = {"logger": record.name}
         if record.exc_info and record.exc_info[1] is not None:
             fields["error_type"] = type(record.exc_info[1]).__name__
-            fields["stack"] = logging.Formatter().formatException(record.exc_info)[-4_000:]
+            # The places, not the text: an exception may quote the payload it stumbled over.
+            fields["stack"] = "".join(traceback.format_tb(record.exc_info[2]))[-4_000:]
         self._log.note(severity, record.getMessage().strip(), **fields)
 
 

@@ -75,7 +75,7 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
     for item in items:
         result = _plan_item(item, desk, now, receipts)
         results.append(result)
-        if result.settled:
+        if result.error is None or result.settled:
             log.append(_log_entry(item, result))
     return Plan(desk.writes(), log, results)
 
@@ -206,7 +206,10 @@ def _decide_tally(
         return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, stored)
     if target.event_time < receipts.counted_from(now):
         # Its receipt may have expired, so nobody can say whether it was counted: a person decides.
-        raise InvalidEvent("older than the receipts that would tell whether it was counted", "too_old_to_count")
+        raise InvalidEvent(
+            "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted",
+            reason="too_old_to_count",
+        )
     # A round trip through bytes: whatever the fold does to its argument, our copy stays as it was.
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
     source = before.pop("source", None)
@@ -242,7 +245,15 @@ def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str
     source = current.get("source")
     if isinstance(source, dict) and isinstance(source.get("stamp"), str):
         return source["stamp"], source.get("key")
-    return view.adopt(current), None
+    return _adopted(view, current), None
+
+
+def _adopted(view: View, current: Document) -> str | None:
+    try:
+        return view.adopt(current)
+    except Exception as error:
+        # The stored document is at fault, or the view: never the event.
+        raise ViewError(view.name, error) from error
 
 
 def _field_holders(view: View, current: Document | None) -> dict[str, Document]:
@@ -252,7 +263,7 @@ def _field_holders(view: View, current: Document | None) -> dict[str, Document]:
     source = current.get("source")
     if isinstance(source, dict) and isinstance(source.get("stamps"), list):
         return {name: group for group in source["stamps"] for name in group["fields"]}
-    adopted = view.adopt(current)
+    adopted = _adopted(view, current)
     if adopted is None:
         return {}
     return {name: {"stamp": adopted, "key": None} for name in current if name not in {"source", "ingestedAt"}}

@@ -74,7 +74,7 @@ class Receipts(msgspec.Struct, frozen=True):
         views = {} if current is None else current.get("views")
         if not isinstance(views, dict) or target.view.name in views:
             return None
-        outcome = verdict.outcome.value
+        outcome = str(verdict.outcome)
         entry = {
             "document": target.path,
             "outcome": outcome,
@@ -83,8 +83,7 @@ class Receipts(msgspec.Struct, frozen=True):
             "winner": verdict.winner,
         }
         if current is not None:
-            applied = outcome == Outcome.APPLIED.value
-            top = {"outcome": outcome, "reason": verdict.reason} if applied else {}
+            top = {"outcome": outcome, "reason": verdict.reason} if verdict.outcome is Outcome.APPLIED else {}
             return {**current, **top, "views": {**views, target.view.name: entry}}
         return {
             "messageId": item.delivery.message_id,

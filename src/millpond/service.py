@@ -20,6 +20,7 @@ from millpond.model import Ref, Result
 from millpond.ports import StoreWithCatalog
 from millpond.route import Router
 from millpond.settings import Settings
+from millpond.settle import settle_replay
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
 from millpond.views import load_views
@@ -31,7 +32,7 @@ _PROBE = Ref("ops_services", "probe")
 def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
     path = settings.store_path
     if path is None:
-        return MemoryStore()
+        return MemoryStore(keeps_log=settings.event_log)
     return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
 
 
@@ -49,12 +50,8 @@ class Service:
         self.log = Log(log_stream, env=settings.env, metrics=self.metrics)
         self.views = load_views(settings)
         self._wall_clock = wall_clock
-        self.letters = StoredLetters(
-            store,
-            keep=round(settings.letter_ttl_days * timestamps.DAY_US),
-            wall_clock=wall_clock,
-            metrics=self.metrics,
-        )
+        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
+        self.letters = StoredLetters(store, keep=keep, wall_clock=wall_clock)
         self.engine = Engine(
             store=store,
             router=Router(self.views, settings.route_rules()),
@@ -73,9 +70,12 @@ class Service:
         opened = await self.letters.open_letter(ref)
         if opened is None:
             return None
-        result = await self.engine.handle(opened[1], replay=True)
+        delivery, began = opened[1], time.perf_counter()
+        result = await self.engine.handle(delivery, replay=True)
         if result.settled:
             await self.letters.note_replay(ref, result)
+        latency_s = time.perf_counter() - began
+        self.log.message(delivery, result, settle_replay(result), latency_s, self._wall_clock())
         return result
 
     async def store_answers(self) -> bool:

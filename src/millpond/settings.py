@@ -41,11 +41,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("PORT", "8080", parse.whole(0, 65_535), "Port to listen on; 0 takes a free one."),
     Setting("STORE", "sqlite:var/millpond.db", parse.store, "Where documents live."),
     Setting("ADMIN_TOKEN", "", parse.optional, "Bearer token that /api/* then needs.", secret=True),
-    Setting("GCP_PROJECT", "local", parse.text(), "Google Cloud project, for log correlation."),
+    Setting("GCP_PROJECT", "local", parse.text(), "Google Cloud project; not used by the embedded store."),
     Setting("ENV", "dev", parse.text(), "Environment, part of document ids: prod, staging, …"),
     Setting("SYSTEM_EVENTS_TOPIC", "system.events", parse.text(), "Topic of system events."),
     Setting("DEFAULT_REGION", "local", parse.text(), "Region of services that name none."),
-    Setting("FIRESTORE_DATABASE", "(default)", parse.text(), "Firestore database."),
+    Setting("FIRESTORE_DATABASE", "(default)", parse.text(), "Firestore database; not used by the embedded store."),
     Setting("VIEWS", "", parse.modules, "Modules with views of your own, separated by commas."),
     Setting("ROUTES", "{}", parse.routes, "JSON: subscription → kind (whose views) and topic (as recorded)."),
     Setting("SUBSCRIPTION_TOPIC_MAP", "{}", parse.topic_map, "JSON: subscription → topic."),
@@ -101,7 +101,9 @@ TABLE: tuple[Setting, ...] = (
         "ACCESS_DENIED", "retry", parse.one_of("retry", "dlq"), "When the store denies access; dlq needs DLQ_TOPIC."
     ),
     Setting("DLQ_TOPIC", "", parse.optional, "Pub/Sub topic for dead letters, instead of the store."),
-    Setting("DLQ_PUBLISH_DEADLINE_S", "10.0", parse.number(0.1, 600), "Time to publish a dead letter."),
+    Setting(
+        "DLQ_PUBLISH_DEADLINE_S", "10.0", parse.number(0.1, 600), "Time to publish a dead letter to DLQ_TOPIC."
+    ),
 )
 
 
@@ -198,11 +200,23 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
         except ValueError as error:
             raise SettingsError(setting.name, text, f"must be {error}") from None
         origins[setting.name] = origin
-    _check_together(values)
+    _check_together(values, on_cloud_run="K_SERVICE" in environment)
     return Settings(origins=origins, **values)
 
 
-def _check_together(values: Mapping[str, Any]) -> None:
+def _check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
+    if on_cloud_run and values["store"].startswith("sqlite:"):
+        raise SettingsError(
+            "STORE",
+            values["store"],
+            "cannot be used on Cloud Run: its disk is memory, and every instance has its own",
+        )
+    if values["receipt_ttl_days"] * 86_400 <= values["max_future_skew_s"]:
+        raise SettingsError(
+            "RECEIPT_TTL_DAYS",
+            values["receipt_ttl_days"],
+            "must be longer than MAX_FUTURE_SKEW_S, or no tally can count",
+        )
     if values["dlq_topic"] is not None:
         raise SettingsError(
             "DLQ_TOPIC",
@@ -210,7 +224,7 @@ def _check_together(values: Mapping[str, Any]) -> None:
             "must be unset: this store keeps dead letters itself (millpond dlq list)",
         )
     if values["access_denied"] == "dlq":
-        raise SettingsError("ACCESS_DENIED", "dlq", "must be retry: dlq needs DLQ_TOPIC")
+        raise SettingsError("ACCESS_DENIED", "dlq", "must be retry: this store has no DLQ topic to turn to")
     if values["firestore_retry_initial_backoff_s"] > values["firestore_retry_max_backoff_s"]:
         raise SettingsError(
             "FIRESTORE_RETRY_INITIAL_BACKOFF_S",

@@ -10,7 +10,7 @@ import msgspec
 Parse = Callable[[str], Any]
 
 
-def text(allowed: str = "any text but none") -> Parse:
+def text(allowed: str = "text, not empty") -> Parse:
     def parsed(value: str) -> str:
         if not value.strip():
             raise ValueError(allowed)
@@ -45,7 +45,7 @@ def number(low: float, high: float, *, off: bool = False) -> Parse:
         except ValueError:
             number = float("nan")
         if not low <= number <= high:
-            raise ValueError(f"a number from {low:g} to {high:g}" + (", or off" if off else ""))
+            raise ValueError(f"a number from {low:,} to {high:,}" + (", or off" if off else ""))
         return number
 
     return parsed

@@ -33,6 +33,11 @@ def settle_push(result: Result) -> Settlement:
     return Settlement(status, None, _severity(result), retryable=True)
 
 
+def settle_replay(result: Result) -> Settlement:
+    """A replayed letter is nobody's delivery: it stays where it is, and the log says what it led to."""
+    return Settlement(0, "replay", _severity(result), retryable=not result.settled)
+
+
 def _severity(result: Result) -> str:
     error = result.error
     if isinstance(error, WriteRefused):

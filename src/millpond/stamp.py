@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from millpond.errors import InvalidEvent, json_type
+from millpond.errors import InvalidEvent
 
 SEQUENCE_MAX = 2**63 - 1
 _TIME_WIDTH = 17
@@ -62,5 +62,5 @@ def parse_sequence(value: object, name: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _SEQUENCE_WIDTH:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
-        raise InvalidEvent(f"{name} must be a whole number from 0 to 2^63-1, not {json_type(value)}")
+        raise InvalidEvent(f"{name} must be a whole number from 0 to 2^63-1")
     return value

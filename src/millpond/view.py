@@ -166,15 +166,22 @@ def adopted_stamp(
     event_time = max(known) if known else published
     assert event_time is not None  # noqa: S101 - narrowed by the lines above
     published = event_time if published is None else published
-    rank = document.get(sequence) if sequence else None
+    rank = _as_sequence(document.get(sequence)) if sequence else None
     message_id = source.get("messageId")
     return encode_stamp(
         clamp_event_time(event_time, published, max_future_skew),
-        parse_sequence(rank, "sequence") if rank is not None else None,
+        rank,
         published,
         message_id if isinstance(message_id, str) else "",
         sequence_first=sequence_first,
     )
+
+
+def _as_sequence(value: Any) -> int | None:
+    try:
+        return parse_sequence(value, "sequence")
+    except InvalidEvent:
+        return None
 
 
 def _as_us(value: Any) -> int | None:

@@ -16,7 +16,6 @@ from millpond.cli.output import Column, clean_block, print_facts, print_json, pr
 from millpond.cli.selection import Filter, LetterCommand, filter_options, matching
 from millpond.letters import in_store
 from millpond.letters.in_store import COLLECTION, StoredLetters
-from millpond.metrics import Metrics
 from millpond.model import Delivery, Ref, Snapshot
 from millpond.settings import Settings
 from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX
@@ -142,7 +141,7 @@ async def _list(settings: Settings, wanted: Filter, limit: int, after: str | Non
 
 async def _open(settings: Settings, letter_id: str) -> Opened | None:
     async with open_for_reading(settings) as store:
-        letters = StoredLetters(store, keep=0, wall_clock=lambda: 0, metrics=Metrics())
+        letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
         opened = await letters.open_letter(Ref(COLLECTION, letter_id))
         return None if opened is None else Opened(*opened)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from millpond.decode import decode_push, decode_unwrapped
 from millpond.engine import Engine
-from millpond.errors import MalformedEnvelope, Overloaded
+from millpond.errors import InternalError, MalformedEnvelope, Overloaded
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Result
@@ -114,6 +114,9 @@ class PushEndpoint:
             self._answer(delivery, started, respond, Result(Outcome.RETRY, error.reason, error=error))
         except MalformedEnvelope as error:
             self._answer(delivery, started, respond, Result(Outcome.POISON, error.reason, error=error))
+        except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
+            error = InternalError(bug)
+            self._answer(delivery, started, respond, Result(Outcome.RETRY, error.reason, error=error))
 
     def _answer(self, delivery: Delivery | None, started: float, respond: Respond, result: Result) -> None:
         settlement = settle_push(result)

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from millpond import timestamps
+from millpond.digest import base32_sha256
 from millpond.errors import StoreError, Unavailable, ViewError
 from millpond.ids import encode_id
-from millpond.metrics import Metrics
 from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.ports import Store
 from millpond.route import Fault, Item, Letter
@@ -25,15 +25,15 @@ ERROR_CHARS_MAX = 1_000
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
 _NO_SUBSCRIPTION = "-"
+_SUBSCRIPTION_CHARS_MAX = 255
 _COMMIT_TRIES = 10
 
 
 class StoredLetters:
-    def __init__(self, store: Store, *, keep: int, wall_clock: Callable[[], int], metrics: Metrics) -> None:
+    def __init__(self, store: Store, *, keep: int, wall_clock: Callable[[], int]) -> None:
         self._store = store
         self._keep = keep
         self._wall_clock = wall_clock
-        self._metrics = metrics
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
         ref = letter_ref(item.delivery)
@@ -44,7 +44,6 @@ class StoredLetters:
         if len(parts) > 1:
             for number, part in enumerate(parts):
                 await self._put(_part_ref(ref, number), {"data": part, "expireAt": expires})
-        self._metrics.letters_buried += 1
         document = _envelope(item, fault)
         document["data"] = packed if len(parts) <= 1 else None
         document["parts"] = len(parts) if len(parts) > 1 else 0
@@ -113,6 +112,9 @@ class StoredLetters:
 
 def letter_ref(delivery: Delivery) -> Ref:
     subscription = delivery.subscription.rpartition("/")[2] or _NO_SUBSCRIPTION
+    if len(subscription) > _SUBSCRIPTION_CHARS_MAX:
+        # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
+        subscription = base32_sha256(subscription.encode())
     return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
 
 

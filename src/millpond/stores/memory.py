@@ -12,9 +12,9 @@ from millpond.shape import check_ref, decode_document, encode_document, patched
 
 class MemoryStore:
     commits_in_flight_max = 8
-    keeps_log = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_log: bool = True) -> None:
+        self.keeps_log = keeps_log
         self._documents: dict[Ref, tuple[int, bytes]] = {}
         self._log: dict[tuple[str, str], LogEntry] = {}
         self._version = 0

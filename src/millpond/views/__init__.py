@@ -62,6 +62,8 @@ def _check(views: Sequence[View], settings: Settings) -> None:
     for view in views:
         root = view.collection.split("/", 1)[0]
         view.name = view.name or root
+        if not isinstance(view.time, str):
+            view.time = tuple(view.time)
         problem = _problem_of(view, root, settings)
         if problem is None and root in taken:
             problem = f"writes to {root}, which is taken: one collection belongs to one view"

@@ -110,7 +110,7 @@ class Api:
 
     async def _page(self, request: Request, collection: str) -> tuple[list[Snapshot], str | None]:
         text = request.query_params.get("limit", str(LIMIT_DEFAULT))
-        if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
+        if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= LIMIT_MAX:
             raise _BadQueryError(f"limit must be a whole number from 1 to {LIMIT_MAX}")
         limit = int(text)
         found = await self._service.store.list_documents(collection, limit + 1, request.query_params.get("after"))

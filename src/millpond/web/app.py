@@ -41,9 +41,9 @@ def _build_rest(service: Service) -> Starlette:
 
     async def health(request: Request) -> Response:
         alive = request.url.path.startswith("/live")
-        ready = service.engine.accepting and (alive or await service.store_answers())
-        state = {"status": "ok" if ready else "unavailable", "waiting": service.engine.waiting}
-        return json_response(state, 200 if ready or alive else 503)
+        fine = alive or (service.engine.accepting and await service.store_answers())
+        state = {"status": "ok" if fine else "unavailable", "waiting": service.engine.waiting}
+        return json_response(state, 200 if fine else 503)
 
     async def metrics(_: Request) -> Response:
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -110,7 +110,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(400, "malformed_http", msg)
+        del msg
+        self.refuse(400, "malformed_http", "this is not an HTTP request")
 
     def close_if_overdue(self, now: float) -> None:
         """Refuse a request that takes too long to arrive; close a connection nobody uses."""

@@ -1,0 +1,140 @@
+"""The results for people: one table for the terminal, one page of Markdown. Nothing here knows a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.results import CONNECTIONS, Check, Results, Throughput
+
+Rows = list[Sequence[str]]
+_ABOUT = """\
+Written by `make bench`; do not edit. What is measured, and why so: [benchmarks/README.md](../benchmarks/README.md).
+Raw figures and samples: [benchmarks.json](benchmarks.json)."""
+_ABOUT_ROUNDS = """\
+wrk with {connections} connections, {sizes.round_s} s a round after a warm-up of {sizes.warm_up_s} s, in the order
+they ran. The last three columns are shares of one core; *other* is what ran on the server's core beside it: the
+kernel's network and disk work, and other programs."""
+_ABOUT_COALESCING = """\
+Distinct ticks of one symbol at concurrency {connections}; the writes of its `market_ticks_latest` document were
+counted by a wrapper at the store port."""
+
+
+def terminal(results: Results) -> str:
+    rows: Rows = [("", "check", "target", "measured"), *_check_rows(results.checks(), "ok", "MISSED")]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    figures = "\n".join(f"{name:<44}{value}" for name, value in _figures(results))
+    return f"\n{figures}\n\n{table}\n"
+
+
+def page(results: Results) -> str:
+    missed = [check.name for check in results.checks() if not check.passed]
+    verdict = f"**Missed: {'; '.join(missed)}.**" if missed else "Every target was met."
+    return "\n".join(
+        [
+            "# Benchmarks",
+            "",
+            _ABOUT,
+            "",
+            f"{verdict} Measured {results.date}.",
+            "",
+            *_table(("", "check", "target", "measured"), _check_rows(results.checks(), "✓", "✗")),
+            "## Figures",
+            "",
+            *_table(("figure", "value"), _figures(results)),
+            "## Rounds",
+            "",
+            _ABOUT_ROUNDS.format(connections=CONNECTIONS, sizes=results.sizes),
+            "",
+            *_table(
+                ("server", "messages/s", "p50", "p99", "200s", "log entries", "commits", "server", "wrk", "other"),
+                _round_rows(results),
+            ),
+            *_coalescing(results),
+            *_memory(results),
+            "## Where and with what",
+            "",
+            *_table(("", ""), [*results.machine.items(), *results.versions.items()]),
+            "Run with:",
+            "",
+            "```",
+            *results.commands,
+            "```",
+            "",
+        ]
+    )
+
+
+def _figures(results: Results) -> Rows:
+    found, exact = results.throughput, results.exact
+    rows: Rows = [
+        ("bare empty ASGI callable, median", f"{found.median('empty', 'per_second'):,.0f} messages/s"),
+        ("empty Starlette route, median", f"{found.median('route', 'per_second'):,.0f} messages/s"),
+        ("full durable path, median", f"{found.median('full', 'per_second'):,.0f} messages/s"),
+        ("ratio of the medians", f"{found.ratio:.3f}"),
+        ("ratio, round by round", ", ".join(f"{ratio:.3f}" for ratio in found.ratios)),
+        ("latency of the durable path, p50 / p99", f"{_medians(found, 'full', 'p50_ms', 'p99_ms')} ms"),
+        ("latency of the empty handler, p50 / p99", f"{_medians(found, 'empty', 'p50_ms', 'p99_ms')} ms"),
+        ("processor time per message, durable path", f"{_medians(found, 'full', 'server_us_per_message')} µs"),
+        ("processor time per message, empty handler", f"{_medians(found, 'empty', 'server_us_per_message')} µs"),
+        ("commits, all full rounds", f"{sum(r.commits or 0 for r in found.of('full')):,}"),
+        ("messages per commit", f"{found.messages_per_commit:.1f}"),
+        (f"bounded generator, {exact.sent:,} messages", f"{exact.per_second:,.0f} messages/s"),
+        ("the same again, all duplicates", f"{exact.again_per_second:,.0f} messages/s"),
+    ]
+    if results.memory is not None:
+        first, last = results.memory.samples[0], results.memory.samples[-1]
+        rows.append(
+            (
+                "resident memory, first / last sample",
+                f"{first.resident_kib / 1024:.1f} / {last.resident_kib / 1024:.1f} MiB",
+            )
+        )
+    return rows
+
+
+def _medians(found: Throughput, server: str, *fields: str) -> str:
+    return " / ".join(f"{found.median(server, field):.1f}" for field in fields)
+
+
+def _check_rows(checks: Iterable[Check], met: str, missed: str) -> Rows:
+    return [(met if check.passed else missed, check.name, check.target, check.measured) for check in checks]
+
+
+def _round_rows(results: Results) -> Rows:
+    return [
+        (
+            *(r.server, f"{r.per_second:,.0f}", f"{r.p50_ms:.2f} ms", f"{r.p99_ms:.2f} ms", f"{r.ok:,}"),
+            *("" if r.log_entries is None else f"{r.log_entries:,}", "" if r.commits is None else f"{r.commits:,}"),
+            *(f"{r.server_cpu:.0%}", f"{r.generator_cpu:.0%}", f"{r.other_cpu:.0%}"),
+        )
+        for r in results.throughput.rounds
+    ]
+
+
+def _coalescing(results: Results) -> list[str]:
+    rows: Rows = [
+        (run.symbol, run.order, f"{run.ok:,}", f"{run.writes}", f"{run.per_second:,.0f}")
+        for run in results.coalescing.runs
+    ]
+    return [
+        "## Coalescing",
+        "",
+        _ABOUT_COALESCING.format(connections=CONNECTIONS),
+        "",
+        *_table(("symbol", "ticks arrive", "200s", "writes", "ticks/s"), rows),
+    ]
+
+
+def _memory(results: Results) -> list[str]:
+    if results.memory is None:
+        return []
+    rows: Rows = [
+        (f"{s.messages:,}", f"{s.resident_kib / 1024:.1f} MiB", f"{s.at_s:.1f} s") for s in results.memory.samples
+    ]
+    return ["## Memory", "", *_table(("messages", "resident", "after"), rows)]
+
+
+def _table(head: Sequence[str], rows: Rows) -> list[str]:
+    cells = [head, ["---"] * len(head), *rows]
+    return [*("| " + " | ".join(row) + " |" for row in cells), ""]

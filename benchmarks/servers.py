@@ -1,0 +1,106 @@
+"""Millpond's own server with one part exchanged, so that everything else is the same by construction.
+
+python -m benchmarks.servers empty       a bare ASGI callable that reads the body and answers a fixed 200
+python -m benchmarks.servers route       the same as a Starlette route, as every other endpoint of Millpond is
+python -m benchmarks.servers counting    the store counts the writes of each document into BENCH_COUNTS
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from millpond import settings as millpond_settings
+from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
+from millpond.model import Committed, Conflict, LogEntry, Write
+from millpond.ports import StoreWithCatalog
+from millpond.service import Service, open_store
+from millpond.settings import Settings
+from millpond.web import server
+from millpond.web.app import App
+
+COUNTS_VARIABLE = "BENCH_COUNTS"
+# Not the push path: that one is answered before any application is asked.
+EMPTY_PATH = "/empty"
+# As long as a real answer; bench checks that it still is.
+EMPTY_ANSWER = (
+    b'{"outcome":"applied","reason":"applied","messageId":"0000000000000","topic":"system.events","views":[{"view":'
+    b'"ops_services","doc":"ops_services/dev__svc-00","outcome":"applied","reason":"applied"}]}'
+)
+
+
+class CountingStore:
+    """A store like the one behind it, that notes every write it was made to apply."""
+
+    def __init__(self, behind: StoreWithCatalog, counts: Path) -> None:
+        self._behind = behind
+        self._counts = counts
+        self._written: collections.Counter[str] = collections.Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        committed = await self._behind.commit(writes, log)
+        if isinstance(committed, Committed):
+            self._written.update(write.ref.path for write in writes)
+        return committed
+
+    async def close(self) -> None:
+        await self._behind.close()
+        self._counts.write_bytes(msgspec.json.encode(self._written))
+
+
+def _open_counting_store(settings: Settings) -> StoreWithCatalog:
+    store = CountingStore(open_store(settings), Path(os.environ[COUNTS_VARIABLE]))
+    return cast("StoreWithCatalog", store)
+
+
+def _build_empty_app(_: Service, __: PushEndpoint) -> App:
+    start = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(EMPTY_ANSWER))],
+    }
+    body = {"type": "http.response.body", "body": EMPTY_ANSWER}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        del scope
+        more = True
+        while more:
+            message = await receive()
+            more = message.get("more_body", False)
+        await send(start)
+        await send(body)
+
+    return app
+
+
+def _build_empty_route(_: Service, __: PushEndpoint) -> App:
+    async def endpoint(request: Request) -> Response:
+        await request.body()
+        return Response(EMPTY_ANSWER, media_type="application/json")
+
+    return Starlette(routes=[Route(EMPTY_PATH, endpoint, methods=["POST"]), Route("/ready", endpoint)])
+
+
+def main(variant: str) -> None:
+    settings = millpond_settings.load()
+    if variant == "counting":
+        server.serve(settings, open_store=_open_counting_store)
+    else:
+        server.serve(settings, build_app={"empty": _build_empty_app, "route": _build_empty_route}[variant])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

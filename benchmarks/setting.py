@@ -1,0 +1,36 @@
+"""The surroundings every measurement shares: cores, folder, sizes, and servers on stores of their own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.messages import Runs
+from benchmarks.processes import MILLPOND, Cores, Server, serving
+from benchmarks.results import Sizes
+
+
+class Bench(NamedTuple):
+    folder: Path
+    cores: Cores
+    sizes: Sizes
+    runs: Runs
+
+    @contextlib.contextmanager
+    def server(
+        self, name: str, command: Sequence[str] = MILLPOND, settings: Mapping[str, str] | None = None
+    ) -> Iterator[Server]:
+        """A server as it comes (but for the store's place) unless told otherwise. Its files go when it does."""
+        settings = {"STORE": f"sqlite:{self.folder / name}.db", **(settings or {})}
+        try:
+            with serving(command, settings, self.folder / f"{name}.log", self.cores) as server:
+                yield server
+        finally:
+            for file in self.folder.glob(f"{name}.*"):
+                file.unlink()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,86 @@
+"""What the reference pages list is what there is: metrics, log fields, letter fields, paths, modules."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from millpond import settings
+from millpond.errors import UnroutableEvent
+from millpond.ingress.push import Refusal
+from millpond.letters import in_store
+from millpond.log import MessageLine
+from millpond.metrics import Metrics
+from millpond.model import Delivery
+from millpond.route import Item
+from millpond.web.api import Api
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "millpond"
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def listed(text: str) -> set[str]:
+    """What stands in backticks in the first column of a page's tables."""
+    cells = re.findall(r"^\|([^|]+)\|", text, flags=re.MULTILINE)
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_metric_is_listed() -> None:
+    """And none that is gone; the gauge of the waiting room is added by the service."""
+    metrics = Metrics()
+    metrics.watch("millpond_waiting_messages", "", lambda: 0)
+    rendered = set(re.findall(r"^# TYPE (\S+)", metrics.render().decode(), flags=re.MULTILINE))
+    named = {word.partition("{")[0] for word in listed(page("logs-and-metrics.md"))}
+    assert {word for word in named if word.startswith("millpond_")} == rendered
+
+
+def test_every_field_of_a_log_line_is_listed() -> None:
+    """A reader of logs finds each of them in the table."""
+    assert set(MessageLine.__struct_fields__) - listed(page("logs-and-metrics.md")) == set()
+
+
+def test_every_field_of_a_letter_is_listed() -> None:
+    """A reader of letters finds each of them in the table."""
+    item = Item(Delivery(message_id="1", publish_time=0, data=b""), "", 0)
+    fields = set(in_store._envelope(item, UnroutableEvent("none")))
+    assert fields - listed(page("letters.md")) == set()
+
+
+def test_every_path_is_listed() -> None:
+    """The API's paths are in the table of endpoints."""
+    text = page("http-api.md")
+    assert [path for path in Api.paths if not re.search(rf"`[A-Z]+ {re.escape(path)}`", text)] == []
+
+
+def test_every_module_is_on_the_map() -> None:
+    """A stranger finds any behaviour in a minute, so no module is left out (commands have a page of their own)."""
+    text = page("architecture.md")
+    modules = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")]
+    dull = {"_version.py", "__main__.py", "__init__.py"}
+    wanted = [name for name in modules if not name.startswith("cli/") and name not in dull]
+    wanted = [name for name in wanted if not name.endswith("/__init__.py") or name == "views/__init__.py"]
+    assert len(wanted) > 30
+    assert [name for name in wanted if f"(../src/millpond/{name})" not in text] == []
+
+
+def test_no_setting_is_named_that_is_gone() -> None:
+    """Whatever looks like a setting on a page of ours is one, or a variable of the platform."""
+    known = {setting.name for setting in settings.TABLE} | {"K_SERVICE", "K_REVISION", "GIT_SHA"}
+    pages = ("ordering", "architecture", "http-api", "letters", "logs-and-metrics", "glossary")
+    named = {
+        word for name in pages for word in re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", page(f"{name}.md"))
+    }
+    assert named - known == set()
+    assert len(named) > 10
+
+
+def test_the_answer_of_a_push_is_listed() -> None:
+    """Every field of the answer, refusals included, stands in the table."""
+    names = {field.encode_name for field in msgspec.structs.fields(Refusal)}
+    assert names - listed(page("http-api.md")) == set()
