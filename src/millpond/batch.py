@@ -17,12 +17,14 @@ from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRe
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
 from millpond.ports import Store
+from millpond.shape import approximate_size
 
 if TYPE_CHECKING:
     from millpond.engine import Engine, Ticket
     from millpond.route import Fault
 
 CACHE_ENTRIES_MAX = 10_000
+CACHE_BYTES_MAX = 64 * 1024 * 1024
 # A cached document may decide that an event leads to no write only while it is younger than this.
 CACHE_TRUST_S = 1.0
 _CONFLICT_PAUSE_S = 0.005
@@ -37,7 +39,7 @@ class Batches:
         self._engine = engine
         self._store = store
         self._jitter = jitter
-        self._cache = SnapshotCache(CACHE_ENTRIES_MAX)
+        self._cache = SnapshotCache(CACHE_ENTRIES_MAX, CACHE_BYTES_MAX)
 
     async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None) -> None:
         """Settle every ticket. `unsure` are documents that must be read, whatever the cache says."""
@@ -56,7 +58,7 @@ class Batches:
                 tickets = await self._back_off(tickets, error, failures)
                 continue
             if isinstance(committed, Committed):
-                self._remember(planned, committed)
+                self._remember(planned, committed, sum(ticket.weight for ticket in tickets))
                 await self._settle(tickets, planned.results)
                 return
             conflicts += 1
@@ -121,6 +123,7 @@ class Batches:
         for snapshot in await self._store.read(refs):
             snapshots[snapshot.ref] = snapshot
             self._cache.put(snapshot, now)
+            self._cache.grew(approximate_size(snapshot.data))
 
     async def _write(self, planned: Plan) -> Committed | Conflict:
         log = planned.log if self._store.keeps_log else ()
@@ -137,12 +140,13 @@ class Batches:
             metrics.messages_per_commit.observe(len(planned.results))
         return committed
 
-    def _remember(self, planned: Plan, committed: Committed) -> None:
+    def _remember(self, planned: Plan, committed: Committed, size: int) -> None:
         now = asyncio.get_running_loop().time()
         put = self._cache.put
         for write, version in zip(planned.writes, committed.versions, strict=False):
             if isinstance(write, Put):
                 put(Snapshot(write.ref, version, write.data), now)
+        self._cache.grew(size)
 
     def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
         gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}

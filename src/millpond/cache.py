@@ -17,26 +17,29 @@ Entry = tuple[Snapshot, float]
 class SnapshotCache:
     """Two generations instead of an exact order of use: what was not touched for a whole generation is dropped."""
 
-    def __init__(self, entries_max: int) -> None:
+    def __init__(self, entries_max: int, bytes_max: int) -> None:
         self._young: dict[Ref, Entry] = {}
         self._old: dict[Ref, Entry] = {}
-        self._generation_max = entries_max // 2
+        self._young_bytes = 0
+        self._generation_entries_max = entries_max // 2
+        self._generation_bytes_max = bytes_max // 2
 
     def get(self, ref: Ref) -> Entry | None:
         entry = self._young.get(ref)
         if entry is None and (entry := self._old.get(ref)) is not None:
-            self._add(ref, entry)
+            self._young[ref] = entry
         return entry
 
     def put(self, snapshot: Snapshot, now: float) -> None:
-        self._add(snapshot.ref, (snapshot, now))
+        self._young[snapshot.ref] = (snapshot, now)
+
+    def grew(self, size: int) -> None:
+        """About so many bytes were put; start a new generation if this one has become too big."""
+        self._young_bytes += size
+        if len(self._young) >= self._generation_entries_max or self._young_bytes >= self._generation_bytes_max:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
 
     def drop(self, refs: Iterable[Ref]) -> None:
         for ref in refs:
             self._young.pop(ref, None)
             self._old.pop(ref, None)
-
-    def _add(self, ref: Ref, entry: Entry) -> None:
-        self._young[ref] = entry
-        if len(self._young) >= self._generation_max:
-            self._old, self._young = self._young, {}

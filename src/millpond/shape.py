@@ -48,6 +48,11 @@ def encode_document(ref: Ref, data: Document, *, checked: bool = False) -> bytes
     return encoded
 
 
+def approximate_size(data: Document | None) -> int:
+    """About how many bytes a document takes; for budgets, not for limits."""
+    return 0 if data is None else len(_encode(data))
+
+
 def decode_document(encoded: bytes) -> Document:
     return _decode(encoded)
 

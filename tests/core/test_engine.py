@@ -13,6 +13,7 @@ import pytest
 from common.pond import NOW, SECOND, Orders, at, delivery, order, service, tick
 from millpond import settings as settings_module
 from millpond import views as views_module
+from millpond.cache import SnapshotCache
 from millpond.engine import Engine
 from millpond.errors import AccessDenied, Overloaded, StoreError, Unavailable, WriteRefused
 from millpond.model import (
@@ -319,6 +320,24 @@ def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypatch: p
         assert (await bench.document("ops_services/dev__api"))["status"] == "back"
 
     run(scenario)
+
+
+def test_the_cache_is_bounded_by_count_and_bytes() -> None:
+    """What was not touched for a generation goes; what is used stays."""
+    cache = SnapshotCache(entries_max=8, bytes_max=1_000)
+
+    def put(name: str, size: int = 1) -> None:
+        cache.put(Snapshot(Ref("c", name), 1, {}), 0.0)
+        cache.grew(size)
+
+    put("kept")
+    for number in range(20):
+        put(f"n{number}")
+        assert cache.get(Ref("c", "kept")) is not None
+    assert cache.get(Ref("c", "n0")) is None
+    put("big", 2_000)
+    put("big too", 2_000)
+    assert cache.get(Ref("c", "n19")) is None
 
 
 def test_a_full_room_answers_at_once() -> None:

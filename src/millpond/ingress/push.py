@@ -106,17 +106,16 @@ class PushEndpoint:
         started = time.perf_counter()
         delivery: Delivery | None = None
         try:
-            if method != "POST":
-                raise _MethodNotAllowed("send a POST", reason="method_not_allowed")
-            delivery = _decode(headers, body)
+            delivery = _decode(method, headers, body)
             self._engine.submit(delivery, partial(self._answer, delivery, started, respond))
+            return
         except Overloaded as error:
-            self._answer(delivery, started, respond, Result(Outcome.RETRY, error.reason, error=error))
+            result = Result(Outcome.RETRY, error.reason, error=error)
         except MalformedEnvelope as error:
-            self._answer(delivery, started, respond, Result(Outcome.POISON, error.reason, error=error))
+            result = Result(Outcome.POISON, error.reason, error=error)
         except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
-            error = InternalError(bug)
-            self._answer(delivery, started, respond, Result(Outcome.RETRY, error.reason, error=error))
+            result = Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug))
+        self._answer(delivery, started, respond, result)
 
     def _answer(self, delivery: Delivery | None, started: float, respond: Respond, result: Result) -> None:
         settlement = settle_push(result)
@@ -176,7 +175,9 @@ async def _read_body(receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-def _decode(headers: Headers, body: bytes) -> Delivery:
+def _decode(method: str, headers: Headers, body: bytes) -> Delivery:
+    if method != "POST":
+        raise _MethodNotAllowed("send a POST", reason="method_not_allowed")
     content_type = b""
     unwrapped = False
     for name, value in headers:

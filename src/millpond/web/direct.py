@@ -46,6 +46,16 @@ class DirectProtocol(BoundedProtocol):
         )
 
 
+class _Done:
+    """In place of a finished cycle's event. Without it the cycle would refer to itself and outlive its answer."""
+
+    def set(self) -> None:
+        pass
+
+
+_DONE = _Done()
+
+
 class PushCycle:
     """One push request and its answer, in the place where uvicorn keeps its own request cycle.
 
@@ -88,6 +98,7 @@ class PushCycle:
         if self.disconnected or protocol.transport.is_closing():
             return
         self.response_started = self.response_complete = True
+        self.message_event = _DONE
         head = b"%scontent-length: %d\r\n" % (_STATUS_LINES[status], len(body))
         for name, value in headers:
             head += b"%s: %s\r\n" % (name, value)
