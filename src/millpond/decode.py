@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,8 @@ from millpond.model import Delivery
 from millpond.shape import INTEGER_MAX, INTEGER_MIN
 
 MESSAGE_ID_BYTES_MAX = 256
+# Pub/Sub allows 100 attributes of 1,280 bytes each; no message of its has more around its data.
+ENVELOPE_CHARS_MAX = 200_000
 # Deeper than any honest payload, shallow enough that no encoder or store ever recurses into trouble.
 PAYLOAD_DEPTH_MAX = 100
 _HARMLESS = frozenset({str, float, bool, type(None)})
@@ -37,7 +39,7 @@ class _PushMessage(msgspec.Struct):
 class _PushBody(msgspec.Struct):
     message: _PushMessage
     subscription: str | None = None
-    deliveryAttempt: int | None = None  # noqa: N815
+    deliveryAttempt: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None  # noqa: N815
 
 
 _push_body = msgspec.json.Decoder(_PushBody).decode
@@ -51,13 +53,16 @@ def decode_push(body: bytes) -> Delivery:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedEnvelope(f"the body is not a Pub/Sub push request: {error!s:.200}") from None
     message = push.message
+    attributes, subscription = message.attributes or {}, push.subscription or ""
+    if attributes or message.orderingKey or len(subscription) > MESSAGE_ID_BYTES_MAX:
+        _refuse_too_large(attributes, subscription, message.orderingKey or "")
     data, fault = _decode_base64(message.data)
     return Delivery(
         message_id=_one_of("messageId", message.messageId, message.message_id),
         publish_time=_publish_time(_one_of("publishTime", message.publishTime, message.publish_time)),
         data=data,
-        attributes=message.attributes or {},
-        subscription=push.subscription or "",
+        attributes=attributes,
+        subscription=subscription,
         ordering_key=message.orderingKey,
         attempt=push.deliveryAttempt,
         data_fault=fault,
@@ -131,6 +136,15 @@ def checked_message_id(message_id: str) -> str:
             reason="invalid_message_id",
         )
     return message_id
+
+
+def _refuse_too_large(attributes: dict[str, str], *texts: str) -> None:
+    total = sum(map(len, texts)) + sum(len(name) + len(value) for name, value in attributes.items())
+    if total > ENVELOPE_CHARS_MAX:
+        raise MalformedEnvelope(
+            f"attributes, orderingKey and subscription are over {ENVELOPE_CHARS_MAX} characters together",
+            reason="envelope_too_large",
+        )
 
 
 def _decode_base64(text: str | None) -> tuple[bytes | None, str | None]:

@@ -31,7 +31,7 @@ class SettingsError(MillpondError):
     """A setting is wrong. The text names the setting, its value and what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
-        super().__init__(f"{name}={value!s}: {allowed}")
+        super().__init__(f"{name}={value!s:.200}: {allowed}")
         self.name = name
 
 

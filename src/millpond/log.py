@@ -29,6 +29,9 @@ from millpond.settle import Settlement
 FLUSH_S = 0.05
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
 ERROR_CHARS_MAX = 500
+# Of texts that come with a message and have no bound of their own.
+TEXT_CHARS_MAX = 300
+STACK_CHARS_MAX = 4_000
 
 
 class MessageLine(msgspec.Struct):
@@ -103,7 +106,7 @@ class Log:
         )
         if delivery is not None:
             line.messageId = delivery.message_id
-            line.subscription = delivery.subscription
+            line.subscription = delivery.subscription[:TEXT_CHARS_MAX]
             line.publishTime = timestamps.to_datetime(delivery.publish_time)
             line.deliveryAttempt = delivery.attempt
         views, event, error = result.views, result.event, result.error
@@ -113,7 +116,7 @@ class Log:
             line.docs = [view.doc for view in views]
             line.idempotency_doc = result.receipt
         if event is not None:
-            line.event_type = event.event_type
+            line.event_type = event.event_type[:TEXT_CHARS_MAX] if event.event_type is not None else None
             line.schemaVersion = _schema_version(event.payload.get("schemaVersion"))
         if error is not None:
             line.error_type = type(error).__name__
@@ -127,11 +130,21 @@ class Log:
         line = {"severity": severity, "message": message, "timestamp": now, "service": self._service}
         self._add({**line, "env": self._env, "version": __version__, **fields})
 
+    def error(self, bug: BaseException) -> None:
+        """A line for what nobody foresaw: its kind and the places, not its text, which may quote a payload."""
+        stack = "".join(traceback.format_tb(bug.__traceback__))[-STACK_CHARS_MAX:]
+        self.note("ERROR", "unexpected error", error_type=type(bug).__name__, stack=stack)
+
     def close(self) -> None:
         """Write what is waiting and stop."""
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join(timeout=2)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether, after `close`, the writer still waits for somebody to read standard output."""
+        return self._thread.is_alive()
 
     def _add(self, line: Any) -> None:
         text = self._encode(line)
@@ -175,7 +188,7 @@ class ToLog(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             fields["error_type"] = type(record.exc_info[1]).__name__
             # The places, not the text: an exception may quote the payload it stumbled over.
-            fields["stack"] = "".join(traceback.format_tb(record.exc_info[2]))[-4_000:]
+            fields["stack"] = "".join(traceback.format_tb(record.exc_info[2]))[-STACK_CHARS_MAX:]
         self._log.note(severity, record.getMessage().strip(), **fields)
 
 

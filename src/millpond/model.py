@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from millpond.errors import InvalidEvent, json_type
 
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
+
+# A number as text. float() alone also takes underscores, white space and digits of every script.
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 # A document's version: opaque, never reused, and the same version means the same content.
 Version = int | str
@@ -89,11 +93,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         value = self.payload.get(name)
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             return value
-        try:
-            if isinstance(value, str) and abs(float(value)) < float("inf"):
-                return value
-        except ValueError:
-            pass
+        if isinstance(value, str) and _DECIMAL.fullmatch(value) and abs(float(value)) < float("inf"):
+            return value
         raise InvalidEvent(f"{name} must be a finite number, not {json_type(value)}")
 
     def time(self, *names: str) -> int | None:

@@ -12,7 +12,7 @@ SOURCES = sorted((ROOT / "src" / "millpond").rglob("*.py"))
 PAGES = [ROOT / "docs" / "ordering.md", ROOT / "docs" / "http-api.md"]
 # Where in a call the reason stands, by what is called.
 _POSITIONS = {
-    **dict.fromkeys(("Verdict", "Result", "unsettled", "failure", "refuse"), 1),
+    **dict.fromkeys(("Verdict", "Result", "unsettled", "failure", "refuse", "RequestFault"), 1),
     **dict.fromkeys(("Poison", "InvalidEvent", "MalformedEnvelope", "UnroutableEvent"), 1),
     "_expire": 2,
 }

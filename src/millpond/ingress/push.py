@@ -204,5 +204,9 @@ def _metadata_and_attributes(headers: Headers) -> dict[str, str]:
     for raw_name, raw_value in headers:
         name = raw_name.decode("latin-1")
         if name not in _NOT_ATTRIBUTES and not name.startswith(_NOT_ATTRIBUTE_PREFIXES):
-            found[name] = raw_value.decode("utf-8", "replace")
+            try:
+                found[name] = raw_value.decode()
+            except UnicodeDecodeError:
+                reason = "invalid_message_id" if name.endswith("-message-id") else None
+                raise MalformedEnvelope(f"the header {name} is not UTF-8", reason) from None
     return found

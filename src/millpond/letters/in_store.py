@@ -14,7 +14,7 @@ import msgspec
 
 from millpond import timestamps
 from millpond.digest import base32_sha256
-from millpond.errors import StoreError, Unavailable, ViewError
+from millpond.errors import InvalidEvent, StoreError, Unavailable, ViewError
 from millpond.ids import encode_id
 from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.ports import Store
@@ -25,7 +25,9 @@ ERROR_CHARS_MAX = 1_000
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
 _NO_SUBSCRIPTION = "-"
-_SUBSCRIPTION_CHARS_MAX = 255
+# Of what is shown beside the delivery, which holds everything whole.
+_SHOWN_CHARS_MAX = 500
+_ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _COMMIT_TRIES = 10
 
 
@@ -39,13 +41,13 @@ class StoredLetters:
         ref = letter_ref(item.delivery)
         now = self._wall_clock()
         expires = timestamps.to_datetime(now + self._keep)
-        packed = zlib.compress(item.delivery.data or b"", level=6)
+        packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
         parts = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
         if len(parts) > 1:
             for number, part in enumerate(parts):
-                await self._put(_part_ref(ref, number), {"data": part, "expireAt": expires})
+                await self._put(_part_ref(ref, number), {"delivery": part, "expireAt": expires})
         document = _envelope(item, fault)
-        document["data"] = packed if len(parts) <= 1 else None
+        document["delivery"] = packed if len(parts) == 1 else None
         document["parts"] = len(parts) if len(parts) > 1 else 0
         document["buriedAt"] = timestamps.to_datetime(now)
         document["expireAt"] = expires
@@ -56,14 +58,14 @@ class StoredLetters:
         (head,) = await self._store.read([ref])
         if head.data is None:
             return None
-        packed = head.data["data"]
+        packed = head.data["delivery"]
         if packed is None:
             refs = [_part_ref(ref, number) for number in range(head.data["parts"])]
             parts = await self._store.read(refs)
             if any(part.data is None for part in parts):
                 raise Unavailable(f"a part of the letter {ref.id} is gone")
-            packed = b"".join(part.data["data"] for part in parts if part.data is not None)
-        return head, _delivery(head.data, zlib.decompress(packed))
+            packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
+        return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
     async def note_replay(self, ref: Ref, result: Result) -> None:
         """Record on the letter what a replay led to; it stays until it is purged or expires."""
@@ -112,10 +114,11 @@ class StoredLetters:
 
 def letter_ref(delivery: Delivery) -> Ref:
     subscription = delivery.subscription.rpartition("/")[2] or _NO_SUBSCRIPTION
-    if len(subscription) > _SUBSCRIPTION_CHARS_MAX:
+    try:
+        return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
+    except InvalidEvent:
         # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
-        subscription = base32_sha256(subscription.encode())
-    return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
+        return Ref(COLLECTION, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
 
 
 def bounded_error(error: BaseException) -> str:
@@ -124,9 +127,14 @@ def bounded_error(error: BaseException) -> str:
     return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 
+def attributes_text(delivery: Delivery) -> str:
+    """As JSON text: their names may be ones no document can hold."""
+    return msgspec.json.encode(delivery.attributes).decode()
+
+
 def summary(snapshot: Snapshot) -> dict[str, Any]:
-    """A letter for listings: everything but its data."""
-    data = {k: v for k, v in (snapshot.data or {}).items() if k not in {"data", "parts"}}
+    """A letter for listings: everything but the delivery itself."""
+    data = {k: v for k, v in (snapshot.data or {}).items() if k not in {"delivery", "parts"}}
     return {"id": snapshot.ref.id, **data}
 
 
@@ -135,20 +143,20 @@ def _part_ref(ref: Ref, number: int) -> Ref:
 
 
 def _envelope(item: Item, fault: Fault) -> Document:
-    delivery = item.delivery
-    # Attributes as JSON text: their names may be ones no document can hold.
-    attributes = msgspec.json.encode(delivery.attributes).decode()
+    """What a person wants to see of a letter before opening it."""
+    delivery, event = item.delivery, item.event
+    attributes = attributes_text(delivery)
+    event_type = event.event_type if event is not None else None
     return {
         "messageId": delivery.message_id,
         "publishTime": timestamps.to_datetime(delivery.publish_time),
-        "subscription": delivery.subscription,
+        "subscription": delivery.subscription[:_SHOWN_CHARS_MAX],
         "topic": item.topic,
-        "eventType": item.event.event_type if item.event is not None else None,
+        "eventType": event_type[:_SHOWN_CHARS_MAX] if event_type is not None else None,
         "view": fault.view if isinstance(fault, ViewError) else None,
-        "attributes": attributes,
-        "orderingKey": delivery.ordering_key,
+        "attributes": attributes if len(attributes) <= _ATTRIBUTES_SHOWN_CHARS_MAX else None,
+        "orderingKey": delivery.ordering_key[:_SHOWN_CHARS_MAX] if delivery.ordering_key is not None else None,
         "deliveryAttempt": delivery.attempt,
-        "dataFault": delivery.data_fault,
         "size": len(delivery.data or b""),
         "reason": "write_refused" if isinstance(fault, StoreError) else fault.reason,
         "error": bounded_error(fault),
@@ -156,16 +164,3 @@ def _envelope(item: Item, fault: Fault) -> Document:
         "classification": "permanent",
         "replays": 0,
     }
-
-
-def _delivery(letter: Document, data: bytes) -> Delivery:
-    return Delivery(
-        message_id=letter["messageId"],
-        publish_time=timestamps.from_datetime(letter["publishTime"]),
-        data=data or None,
-        attributes=msgspec.json.decode(letter["attributes"], type=dict[str, str]),
-        subscription=letter["subscription"],
-        ordering_key=letter["orderingKey"],
-        attempt=letter["deliveryAttempt"],
-        data_fault=letter["dataFault"],
-    )

@@ -15,9 +15,10 @@ EVENT_TIMES = ("producedAt", "publishedAt", "timestamp", "ts", "time")
 
 def common_fields(event: Event, doc_id: str) -> Document:
     """`docId, eventId, eventTime, producedAt, publishedAt, data`; `ingestedAt` is added when it is written."""
+    own = event.time(*EVENT_TIMES)
     document: Document = {
         "docId": doc_id,
-        "eventTime": timestamps.to_datetime(event.time(*EVENT_TIMES) or event.publish_time),
+        "eventTime": timestamps.to_datetime(event.publish_time if own is None else own),
         "data": representable(event.payload),
     }
     if event.event_id is not None:

@@ -23,6 +23,8 @@ HEADER_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 14 * 1024 * 1024
 REQUEST_S_MAX = 20.0
 LINGER_S = 2.0
+# A chunk's size line and line ends.
+_FRAMING_BYTES = 16
 
 OnRefusal = Callable[[int, str, str], None]
 
@@ -37,8 +39,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # Bytes of the request now being received, as far as they surely belong to it.
         self._received = 0
         self._chunk = 0
-        self._announced = self._body_bytes = 0
-        self._in_headers = True
+        self._announced = self._body_bytes = self._chunks = 0
+        self._in_headers, self._has_host = True, False
         self._refused = False
         # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
@@ -52,24 +54,32 @@ class BoundedProtocol(HttpToolsProtocol):
         self._chunk = size if self._begun_at is None or self._received == 0 else 0
         self._received += size
         super().data_received(data)
-        if self._in_headers and self._received > HEADER_BYTES_MAX and self._begun_at is not None:
-            self._refuse_headers()
+        if self._received > HEADER_BYTES_MAX and self._begun_at is not None:
+            # Whatever is not body: headers, or a chunked body's extensions and trailers, less the framing it needs.
+            overhead = self._received - self._body_bytes - self._chunks * _FRAMING_BYTES
+            if overhead > (HEADER_BYTES_MAX if self._in_headers else 2 * HEADER_BYTES_MAX):
+                self._refuse_headers()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._begun_at = self.loop.time()
         self._idle_since = None
         self._received, self._chunk = self._chunk, 0
-        self._announced = self._body_bytes = 0
-        self._in_headers = True
+        self._announced = self._body_bytes = self._chunks = 0
+        self._in_headers, self._has_host = True, False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"content-length":
             self._announced = int(value)
+        elif name == b"host":
+            self._has_host = True
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
@@ -79,6 +89,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_headers()
         elif self._announced > BODY_BYTES_MAX:
             self._refuse_body()
+        elif not self._has_host and self.parser.get_http_version() == "1.1":
+            self.refuse(400, "malformed_http", "an HTTP/1.1 request needs a Host header")
         else:
             self.begin_request()
 
@@ -96,6 +108,8 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._chunks and self._header_bytes() > HEADER_BYTES_MAX:
+            self._refuse_headers()
         self._begun_at = None
         if not self._refused:
             super().on_message_complete()
@@ -119,6 +133,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.refuse(408, "request_timeout", f"the request was not complete after {REQUEST_S_MAX:g} s")
         elif self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
             self.transport.close()
+
+    def refuse_unfinished(self) -> None:
+        """At the end: a request that is still arriving will not be waited for."""
+        if self._begun_at is not None and self._received:
+            self.refuse(503, "shutting_down", "the server is shutting down")
 
     def refuse(self, status: int, reason: str, text: str) -> None:
         if self._refused or self.transport.is_closing():
@@ -158,8 +177,9 @@ async def watch_connections(connections: Callable[[], list[Any]]) -> None:
 
 
 def _response(status: int, reason: str, text: str) -> bytes:
+    outcome = "retry" if status == 503 else "poison"
     body = msgspec.json.encode(
-        {"outcome": "poison", "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
+        {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
     )
     phrase = http.HTTPStatus(status).phrase
     head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -19,7 +20,7 @@ import uvloop
 
 from millpond import timestamps
 from millpond._version import __version__
-from millpond.errors import MillpondError, SettingsError
+from millpond.errors import MillpondError, SettingsError, StoreError
 from millpond.ingress.push import PushEndpoint
 from millpond.log import ToLog
 from millpond.model import Outcome, Result
@@ -53,10 +54,17 @@ def serve(
         url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
         if lock is not None:
             lock.announce(url)
-        service = Service(settings, open_store(settings), sys.stdout.buffer)
+        try:
+            store = open_store(settings)
+        except StoreError as error:
+            raise SettingsError("STORE", settings.store, f"cannot be opened: {error}") from None
+        service = Service(settings, store, sys.stdout.buffer)
         push = PushEndpoint(service.engine, service.log, service.metrics)
         _print_welcome(settings, url)
         uvloop.run(_serve(service, listener, build_app(service, push), push))
+        if service.log.is_stuck:
+            # Nobody reads standard output: the interpreter would wait for ever to flush it.
+            os._exit(0)
     finally:
         if lock is not None:
             lock.release()
@@ -87,6 +95,9 @@ async def _serve(service: Service, listener: socket.socket, app: App, push: Push
             service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
             draining.append(loop.create_task(service.engine.drain()))
             server.should_exit = True
+            for connection in list(server.server_state.connections):
+                if isinstance(connection, DirectProtocol):
+                    connection.refuse_unfinished()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -118,9 +129,10 @@ class _Server(uvicorn.Server):
 
 def _protocol(service: Service, push: PushEndpoint) -> type[DirectProtocol]:
     def on_refusal(status: int, reason: str, text: str) -> None:
-        result = Result(Outcome.POISON, reason, error=MillpondError(text))
+        again = status == 503
+        result = Result(Outcome.RETRY if again else Outcome.POISON, reason, error=MillpondError(text))
         service.log.message(
-            None, result, Settlement(status, None, "ERROR", retryable=False), 0.0, time.time_ns() // 1_000
+            None, result, Settlement(status, None, "ERROR", retryable=again), 0.0, time.time_ns() // 1_000
         )
         service.metrics.push_responses[status] += 1
 
@@ -184,4 +196,5 @@ def _log_through(service: Service) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False
-        logger.setLevel(logging.WARNING)
+        # uvicorn warns of requests that we answer and log ourselves.
+        logger.setLevel(logging.ERROR)

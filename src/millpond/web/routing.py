@@ -1,0 +1,130 @@
+"""A table of routes: what there is, who may use it, and one place that answers everything else.
+
+Paths are taken apart before percent-decoding, so that a collection path or an id may contain anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from millpond.errors import Overloaded, StoreError
+from millpond.ingress.push import RETRY_AFTER_S
+from millpond.log import Log
+
+Endpoint = Callable[..., Awaitable[Response]]
+PATH_SHOWN_MAX = 200
+_encode = msgspec.json.Encoder().encode
+
+
+class Route(NamedTuple):
+    """`{name}` in the path is one segment, given to the endpoint. `admin` needs ADMIN_TOKEN where one is set."""
+
+    path: str
+    methods: Mapping[str, Endpoint]
+    admin: bool = False
+
+    def match(self, segments: Sequence[str]) -> list[str] | None:
+        """The values of the path's parameters, or None."""
+        pattern = self.path.split("/")[1:]
+        if len(pattern) != len(segments):
+            return None
+        values = []
+        for name, segment in zip(pattern, segments, strict=True):
+            if name.startswith("{"):
+                values.append(segment)
+            elif name != segment:
+                return None
+        return values
+
+    @property
+    def allowed(self) -> list[str]:
+        return sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
+
+
+class RequestFault(Exception):
+    """A request that is wrong. It is answered with `status` and logged once."""
+
+    def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_encode(content), status, headers, media_type="application/json")
+
+
+def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_response({"reason": reason, "error": text}, status, headers)
+
+
+class Table:
+    """Finds the route of a request and turns whatever happens into an answer."""
+
+    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, log: Log) -> None:
+        self.routes = routes
+        self._admin_token = admin_token
+        self._log = log
+
+    async def answer(self, request: Request) -> Response:
+        try:
+            endpoint, values = self._find(request)
+            response = await endpoint(request, *values)
+        except RequestFault as fault:
+            self._note("WARNING", request, fault.status, fault.reason)
+            return failure(fault.status, fault.reason, str(fault), fault.headers)
+        except Overloaded as error:
+            return failure(429, error.reason, str(error), {"retry-after": str(RETRY_AFTER_S)})
+        except StoreError as error:
+            self._note("ERROR", request, 503, "store_unavailable")
+            return failure(503, "store_unavailable", str(error))
+        except Exception as bug:  # noqa: BLE001 - whatever it is, the caller is answered and the log told
+            self._note("ERROR", request, 500, "internal_error")
+            self._log.error(bug)
+            return failure(500, "internal_error", type(bug).__name__)
+        return response
+
+    def _find(self, request: Request) -> tuple[Endpoint, list[str]]:
+        raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+        segments = [unquote(segment) for segment in raw.decode("ascii").split("/")[1:]]
+        for route in self.routes:
+            values = route.match(segments)
+            if values is None:
+                continue
+            endpoint = route.methods.get("GET" if request.method == "HEAD" else request.method)
+            if endpoint is None:
+                allow = {"allow": ", ".join(route.allowed)}
+                raise RequestFault(405, "method_not_allowed", f"{request.method} is not for this path", allow)
+            self._check_caller(request, route)
+            return endpoint, values
+        raise RequestFault(404, "not_found", "there is nothing at this path; GET / lists what there is")
+
+    def _check_caller(self, request: Request, route: Route) -> None:
+        if route.admin and self._admin_token is not None:
+            given = request.headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
+                raise RequestFault(
+                    401,
+                    "unauthorized",
+                    "send Authorization: Bearer with the ADMIN_TOKEN",
+                    {"www-authenticate": "Bearer"},
+                )
+        origin = request.headers.get("origin")
+        if (
+            request.method not in {"GET", "HEAD"}
+            and origin
+            and urlsplit(origin).netloc != request.headers.get("host")
+        ):
+            raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
+
+    def _note(self, severity: str, request: Request, status: int, reason: str) -> None:
+        path = request.url.path[:PATH_SHOWN_MAX]
+        self._log.note(severity, reason, http_status=status, reason=reason, method=request.method, path=path)

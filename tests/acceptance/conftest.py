@@ -1,0 +1,61 @@
+"""Servers for the acceptance tests."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.support import Server, Start
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start servers, each on a store of its own unless `folder` names one; all are killed at the end."""
+    with contextlib.ExitStack() as running:
+
+        def started(folder: Path | None = None, **environment: str) -> Server:
+            folder = tmp_path_factory.mktemp("store") if folder is None else folder
+            return running.enter_context(Server(folder, environment))
+
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(start: Start) -> Server:
+    """A server with default settings, shared by a module."""
+    return start()
+
+
+@pytest.fixture(scope="module")
+def by_event(start: Start) -> Server:
+    """Every id strategy of 002 and 000, and what else can be switched."""
+    return start(
+        ENV="prod",
+        DEFAULT_REGION="eu-west1",
+        SYSTEM_EVENTS_TOPIC="ops-events",
+        OPS_SERVICE_ID="env_service_region",
+        BARS_ID="event",
+        SIGNALS_ID="event",
+        RECEIPTS="message",
+        TICK_HISTORY="off",
+        TICKS_MAX_LATE_S="0",
+        BARS_MAX_BACKFILL_DAYS="7",
+        MAX_FUTURE_SKEW_S="0",
+    )
+
+
+@pytest.fixture(scope="module")
+def by_nature(start: Start) -> Server:
+    """The remaining id strategies."""
+    return start(
+        OPS_SERVICE_ID="service",
+        BARS_ID="nested",
+        SIGNALS_DISTINCT_BY_VERSION="on",
+        TICKS_MAX_LATE_S="60",
+        TICK_HISTORY_TTL_DAYS="0.5",
+        RECEIPT_TTL_DAYS="2",
+        MAX_FUTURE_SKEW_S="10",
+    )

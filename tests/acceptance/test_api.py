@@ -1,0 +1,504 @@
+"""The read API, letters, health and metrics: what people and dashboards look at, and the two things they may do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from acceptance.support import PUBLISHED, Answer, Server, Start, answer_of, push_body
+
+T0, T1 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z"
+RFC3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
+
+
+def post(server: Server, path: str, **headers: str) -> Answer:
+    return answer_of(server.http.post(path, headers=headers))
+
+
+def delete(server: Server, path: str, **headers: str) -> Answer:
+    return answer_of(server.http.delete(path, headers=headers))
+
+
+# --- documents ---------------------------------------------------------------------------------------------------
+
+
+def test_a_document(server: Server) -> None:
+    """A document comes with its collection, id, version and data, times in RFC 3339 UTC."""
+    payload = {"service": "one", "status": "ok", "timestamp": "2026-01-08T13:00:00.25+01:00"}
+    server.send(payload, message_id="one-1", published="2026-01-08T12:00:05+00:00")
+    answer = server.get("/api/docs/ops_services/dev__one")
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert set(answer.json) == {"collection", "id", "version", "data"}
+    assert (answer.json["collection"], answer.json["id"]) == ("ops_services", "dev__one")
+    assert answer.json["data"]["lastHeartbeatAt"] == "2026-01-08T12:00:00.250000Z"
+    assert answer.json["data"]["source"]["publishedAt"] == "2026-01-08T12:00:05Z"
+
+
+def test_a_version_changes_with_the_document(server: Server) -> None:
+    """The same version means the same content: a no-op keeps it, a write changes it."""
+
+    def version() -> Any:
+        return server.get("/api/docs/ops_services/dev__versions").json["version"]
+
+    server.send({"service": "versions", "timestamp": T0}, message_id="v-1")
+    first = version()
+    server.send({"service": "versions", "timestamp": T0}, message_id="v-1")
+    assert version() == first
+    server.send({"service": "versions", "timestamp": T1}, message_id="v-2")
+    assert version() != first
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/docs/ops_services/nobody",
+        "/api/docs/nowhere/nobody",
+        "/api/docs/ops_services/" + "x" * 3_000,
+        "/api/docs/ops_services/%00",
+        "/api/docs/ops_services/%2E%2E",
+        "/api/docs/ops_services/%FF%FE",
+        "/api/docs/a%2Fb/c",
+        "/api/why/nobody",
+        "/api/why/%00",
+        "/api/letters/nobody",
+        "/api/letters/%2E%2E%2F",
+    ],
+)
+def test_absent_is_404(server: Server, path: str) -> None:
+    """What is not there is answered 404 with a reason, and is no fault worth a log line."""
+    server.put_up_fence()
+    answer = server.get(path)
+    assert (answer.status, answer.json["reason"]) == (404, "not_found")
+    assert set(answer.json) == {"reason", "error"}
+    assert server.fence() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", ".", "..", "__x__", "%", "%2F", "a b", "a?b#c", "é😀", 'a"\nb', "a\x00b", "a+b&c=d", "x" * 1_400],
+)
+def test_any_id_can_be_read_back(server: Server, name: str) -> None:
+    """Whatever a service is called, its document can be fetched by the name the answer gives, and is listed."""
+    answer = server.send({"service": name, "timestamp": T0}, message_id=f"any {name!a:.80}")
+    path = answer.json["views"][0]["doc"]
+    document = server.document(path)
+    assert document is not None
+    assert document["serviceId"] == name
+    assert path in server.documents(("ops_services",))
+
+
+def test_a_collection_path_is_percent_encoded(start: Start) -> None:
+    """Documents of nested collections are listed and read by their collection's path, encoded as one segment."""
+    server = start(BARS_ID="nested")
+    for minute in ("10:00", "10:01"):
+        bar = {"symbol": "a/b", "ts": f"2026-01-08T{minute}:00Z"}
+        server.send(bar, message_id=f"nested {minute}", topic="market-bars-1m")
+    path = "market_bars_1m_by_symbol/A%2FB/days/20260108/minutes"
+    listed = server.get("/api/docs/" + quote(path, safe=""))
+    assert [(doc["collection"], doc["id"]) for doc in listed.json["docs"]] == [(path, "1000"), (path, "1001")]
+    one = server.get(f"/api/docs/{quote(path, safe='')}/1001")
+    assert one.json["data"]["ts"] == "2026-01-08T10:01:00Z"
+    collections = server.get("/api/collections").json["collections"]
+    assert {"collection": path, "docs": 2} in collections
+
+
+def test_paging(start: Start) -> None:
+    """Pages follow each other by id without gap or overlap, and the last one says so."""
+    server = start()
+    names = sorted(f"{number:02d}é/" for number in range(25))
+    for name in reversed(names):
+        server.send({"pipeline_id": name}, message_id=name, topic="ingest-heartbeat")
+    pages = []
+    after = ""
+    while True:
+        page = server.get(f"/api/docs/ingest_pipelines?limit=10&after={quote(after, safe='')}").json
+        assert set(page) == {"docs", "next"}
+        pages.append([doc["data"]["pipelineId"] for doc in page["docs"]])
+        assert all(set(doc) == {"collection", "id", "version", "data"} for doc in page["docs"])
+        if page["next"] is None:
+            break
+        assert page["next"] == page["docs"][-1]["id"]
+        after = page["next"]
+    assert [len(page) for page in pages] == [10, 10, 5]
+    assert [name for page in pages for name in page] == names
+    exact = server.get("/api/docs/ingest_pipelines?limit=25").json
+    assert (len(exact["docs"]), exact["next"]) == (25, None)
+    assert server.get("/api/docs/ingest_pipelines?after=zzz").json == {"docs": [], "next": None}
+    assert server.get("/api/docs/nowhere").json == {"docs": [], "next": None}
+
+
+def test_receipts_and_letters_can_be_listed_too(server: Server) -> None:
+    """The ledger is a collection like any other."""
+    server.send({"service": "ledger", "timestamp": T0}, message_id="ledger")
+    assert any(path.startswith("ops_dedupe/dev__system.events__") for path in server.documents(("ops_dedupe",)))
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/health", "/metrics", "/api/stats", "/api/docs/ops_services", "/api/letters"]
+)
+def test_head_is_get_without_a_body(server: Server, path: str) -> None:
+    """HEAD is answered wherever GET is, with the same status and type."""
+    got, head = server.http.get(path), server.http.head(path)
+    assert (head.status_code, head.headers["content-type"]) == (got.status_code, got.headers["content-type"])
+    assert head.content == b""
+
+
+def test_the_root_lists_what_there_is(server: Server) -> None:
+    """A newcomer who opens the URL finds the endpoints."""
+    text = server.http.get("/").text
+    for path in ("/pubsub/push", "/health", "/metrics", "/api/docs/", "/api/why/", "/api/stats", "/api/letters"):
+        assert path in text
+
+
+# --- why ---------------------------------------------------------------------------------------------------------
+
+
+def test_why(server: Server) -> None:
+    """By message id or event id: what became of it in each view, both stamps, and who won."""
+    for message_id, published, time in (("why-1", T0, T0), ("why-2", T1, T1), ("why-3", T1, T0)):
+        payload = {"symbol": "WHY", "ts": time, "eventId": f"event/{message_id}"}
+        server.send(payload, message_id=message_id, published=published, topic="market-ticks")
+    (won,) = server.get("/api/why/why-2").json["messages"]
+    assert (won["messageId"], won["eventId"], won["topic"]) == ("why-2", "event/why-2", "market-ticks")
+    assert (won["outcome"], won["reason"], won["letter"]) == ("applied", "applied", None)
+    assert (won["publishTime"], won["subscription"]) == (T1, "projects/local/subscriptions/acceptance")
+    assert RFC3339_UTC.fullmatch(won["arrivedAt"])
+    views = {view["view"]: view for view in won["views"]}
+    assert set(views) == {"market_ticks_latest", "market_ticks"}
+    latest = views["market_ticks_latest"]
+    assert (latest["doc"], latest["outcome"], latest["won"]) == ("market_ticks_latest/WHY", "applied", True)
+    assert latest["winner"] == {"stamp": latest["stamp"], "messageId": "why-2"}
+
+    by_event = server.get("/api/why/" + quote("event/why-3", safe="")).json
+    assert by_event["id"] == "event/why-3"
+    (lost,) = by_event["messages"]
+    verdict = next(view for view in lost["views"] if view["view"] == "market_ticks_latest")
+    assert (verdict["reason"], verdict["won"]) == ("stale_event_ignored", False)
+    assert verdict["stamp"] < verdict["winner"]["stamp"]
+    assert verdict["winner"]["messageId"] == "why-2"
+
+
+def test_why_of_a_republished_event(server: Server) -> None:
+    """An event id finds every copy of the event, oldest first."""
+    for message_id in ("copy-1", "copy-2"):
+        server.send({"service": "copies", "timestamp": T0, "eventId": "copied"}, message_id=message_id)
+    found = server.get("/api/why/copied").json["messages"]
+    assert [(one["messageId"], one["reason"]) for one in found] == [
+        ("copy-1", "applied"),
+        ("copy-2", "duplicate_event_noop"),
+    ]
+
+
+def test_why_of_poison_names_its_letter(server: Server) -> None:
+    """A buried message can be followed to its letter."""
+    server.send({"service": "why", "timestamp": "soon"}, message_id="why-poison")
+    (found,) = server.get("/api/why/why-poison").json["messages"]
+    assert (found["outcome"], found["reason"], found["views"]) == ("poison", "invalid_event", [])
+    assert server.get(f"/api/letters/{quote(found['letter'], safe='')}").json["messageId"] == "why-poison"
+
+
+# --- stats -------------------------------------------------------------------------------------------------------
+
+
+def test_stats_count_each_message_once(start: Start) -> None:
+    """Counts come from the event log: redelivery does not raise them, and what was refused is not in them."""
+    server = start()
+    empty = server.get("/api/stats").json
+    assert (empty["total"], empty["topics"]) == (0, {})
+    for _ in range(3):
+        server.send({"service": "s", "timestamp": T1}, message_id="s-1")
+        server.send({"service": "s", "timestamp": T0}, message_id="s-2")
+        server.send({"service": "s", "timestamp": T1}, message_id="s-3")
+        server.send({"symbol": "S", "ts": T0}, message_id="s-4", topic="market-ticks")
+        server.send({"service": "s", "timestamp": "soon"}, message_id="s-5")
+        server.send({"nothing": 1}, message_id="s-6")
+        server.send({"nothing": 1}, message_id="s-7", attempt=1)
+        server.push(b"")
+    stats = server.get("/api/stats").json
+    assert stats["total"] == 6
+    assert stats["topics"] == {
+        "system.events": {"applied": 1, "stale_ignored": 1, "duplicate": 1, "poison": 1},
+        "market-ticks": {"applied": 1},
+        "": {"poison": 1},
+    }
+    assert stats["waiting"] == 0
+
+
+# --- letters -----------------------------------------------------------------------------------------------------
+
+
+def letter_of(server: Server, message_id: str) -> dict[str, Any]:
+    (letter,) = (letter for letter in server.letters() if letter["messageId"] == message_id)
+    return letter
+
+
+def test_a_letter(server: Server) -> None:
+    """The delivery is kept whole, with why: id, reason, error, attributes, times, and the data as it came."""
+    data = '{"symbol":"LETTER","ts":"soon","note":"é"}'
+    body = push_body(data.encode(), message_id="letter/1", attributes={"topic": "market-ticks", "__a__": "b"})
+    body["message"]["orderingKey"] = "key"
+    server.push(body)
+    letter = letter_of(server, "letter/1")
+    assert letter["id"] == "acceptance__letter%2F1"
+    assert letter["reason"] == "invalid_event"
+    assert "ts must be an RFC 3339 time" in letter["error"]
+    assert (letter["topic"], letter["subscription"]) == ("market-ticks", "projects/local/subscriptions/acceptance")
+    assert json.loads(letter["attributes"]) == {"topic": "market-ticks", "__a__": "b"}
+    assert (letter["publishTime"], letter["orderingKey"], letter["deliveryAttempt"]) == (PUBLISHED, "key", None)
+    assert RFC3339_UTC.fullmatch(letter["buriedAt"])
+    assert RFC3339_UTC.fullmatch(letter["expireAt"])
+    assert letter["classification"] == "permanent"
+    assert "data" not in letter
+    opened = server.get(f"/api/letters/{quote(letter['id'], safe='')}")
+    assert opened.json == {**letter, "data": data}
+
+
+def test_burying_twice_is_burying_once(server: Server) -> None:
+    """A redelivered poison message is acknowledged again and leaves one letter, as it was."""
+    first = server.send({"service": "twice", "timestamp": "soon"}, message_id="twice")
+    letter = letter_of(server, "twice")
+    again = server.send({"service": "twice", "timestamp": "soon"}, message_id="twice")
+    assert (again.status, again.json) == (first.status, first.json)
+    assert letter_of(server, "twice") == letter
+
+
+def test_a_letter_too_big_for_one_document(server: Server) -> None:
+    """What a document cannot hold is kept in parts, opened whole, and purged whole."""
+    noise = "".join(chr(33 + (n * n + n // 7) % 90) for n in range(3_000_000)).replace("\\", "/").replace('"', "'")
+    server.send({"symbol": "BIG", "noise": noise}, message_id="big", topic="market-ticks")
+    letter = letter_of(server, "big")
+    assert letter["reason"] == "write_refused"
+    path = f"/api/letters/{letter['id']}"
+    assert json.loads(server.get(path).json["data"]) == {"symbol": "BIG", "noise": noise}
+    assert delete(server, path).json == {"id": letter["id"], "purged": True}
+    assert server.get(path).status == 404
+    left = [found["collection"] for found in server.get("/api/collections").json["collections"]]
+    assert [name for name in left if "big" in name] == []
+
+
+def test_letters_are_paged(start: Start) -> None:
+    """Letters are listed by id, a page at a time."""
+    server = start()
+    for number in range(5):
+        server.send({"nothing": 1}, message_id=f"l-{number}")
+    first = server.get("/api/letters?limit=3").json
+    assert set(first) == {"letters", "next"}
+    assert [letter["messageId"] for letter in first["letters"]] == ["l-0", "l-1", "l-2"]
+    rest = server.get(f"/api/letters?limit=3&after={first['next']}").json
+    assert [letter["messageId"] for letter in rest["letters"]] == ["l-3", "l-4"]
+    assert rest["next"] is None
+
+
+def test_a_letter_is_replayed_after_its_cause_is_gone(
+    start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Unroutable until ROUTES says where it belongs: replayed, it is applied under its own id, and counts once."""
+    folder = tmp_path_factory.mktemp("replay")
+    before = start(folder)
+    before.send({"symbol": "FIXED", "price": 7, "ts": T0}, message_id="fix", published=T0)
+    letter = letter_of(before, "fix")
+    path = f"/api/letters/{letter['id']}/replay"
+    unchanged = post(before, path)
+    assert (unchanged.status, unchanged.json["outcome"], unchanged.json["reason"]) == (
+        200,
+        "poison",
+        "unroutable_payload",
+    )
+    assert before.terminate() == 0
+
+    after = start(folder, ROUTES='{"acceptance":{"kind":"market-ticks","topic":"ticks"}}')
+    replayed = post(after, path)
+    assert replayed.status == 200
+    assert (replayed.json["id"], replayed.json["outcome"], replayed.json["topic"]) == (
+        letter["id"],
+        "applied",
+        "ticks",
+    )
+    assert [view["doc"] for view in replayed.json["views"]] == ["market_ticks_latest/FIXED", "market_ticks/fix"]
+    document = after.document("market_ticks_latest/FIXED")
+    assert document is not None
+    assert (document["price"], document["source"]["messageId"], document["source"]["publishedAt"]) == (7, "fix", T0)
+    noted = letter_of(after, "fix")
+    assert (noted["replays"], noted["replayOutcome"], noted["replayReason"]) == (2, "applied", "applied")
+    assert RFC3339_UTC.fullmatch(noted["replayedAt"])
+    assert after.get("/api/stats").json["topics"] == {"ticks": {"applied": 1}}
+    assert post(after, path).json["outcome"] == "duplicate"
+    # The same message from the broker, at last, is recognised as well.
+    late = after.send({"symbol": "FIXED", "price": 7, "ts": T0}, message_id="fix", published=T0)
+    assert late.json["outcome"] == "duplicate"
+
+
+def test_a_replay_never_undoes_newer_state(start: Start, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A replayed message keeps its original time and publish time, so it is stale where newer came since."""
+    folder = tmp_path_factory.mktemp("older")
+    routes = '{"late":{"kind":"system.events"}}'
+    server = start(folder)
+    server.send({"service": "newer", "status": "old"}, message_id="old", published=T0, subscription="late")
+    assert letter_of(server, "old")["reason"] == "unroutable_payload"
+    server.send({"service": "newer", "status": "new", "timestamp": T1}, message_id="new", published=T1)
+    assert server.terminate() == 0
+    server = start(folder, ROUTES=routes)
+    replayed = post(server, f"/api/letters/{letter_of(server, 'old')['id']}/replay")
+    assert (replayed.json["outcome"], replayed.json["reason"]) == ("stale_ignored", "stale_event_ignored")
+    document = server.document("ops_services/dev__newer")
+    assert document is not None
+    assert document["status"] == "new"
+
+
+def test_a_letter_is_deleted(server: Server) -> None:
+    """A purged letter is gone, and purging it again is 404."""
+    server.send({"nothing": 1}, message_id="purge")
+    path = f"/api/letters/{letter_of(server, 'purge')['id']}"
+    answer = delete(server, path)
+    assert (answer.status, answer.json["purged"]) == (200, True)
+    assert server.get(path).status == 404
+    assert delete(server, path).status == 404
+    assert post(server, path + "/replay").status == 404
+
+
+# --- health and metrics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/health", "/healthz", "/ready", "/readyz", "/live", "/livez"])
+def test_health(server: Server, path: str) -> None:
+    """Each endpoint answers with and without its z: Cloud Run reserves some paths that end in one."""
+    answer = server.get(path)
+    assert answer.status == 200
+    assert answer.json["status"] == "ok"
+
+
+def test_metrics(server: Server) -> None:
+    """Prometheus text in base units; labels name topics, outcomes and statuses, never a message."""
+    server.send({"service": "metric", "timestamp": T0}, message_id="metric-message-id")
+    server.send({"service": "metric", "timestamp": "soon"}, message_id="metric-poison-id")
+    server.push(b"")
+    response = server.http.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    families = {family.name: family for family in text_string_to_metric_families(response.text)}
+    assert families["millpond_messages"].type == "counter"
+    assert families["millpond_message_seconds"].type == "histogram"
+    for name, family in families.items():
+        assert family.documentation, name
+        assert not re.search(r"_(ms|millis|milliseconds|micros|us|minutes|hours|kb|mb|percent)(_|$)", name), name
+        for sample in family.samples:
+            assert not any("metric-" in value for value in sample.labels.values()), sample
+            assert set(sample.labels) <= {"topic", "outcome", "reason", "status", "kind", "le", "version"}, sample
+    counted = {
+        (sample.labels["topic"], sample.labels["outcome"], sample.labels["reason"]): sample.value
+        for sample in families["millpond_messages"].samples
+        if sample.name == "millpond_messages_total"
+    }
+    assert counted["system.events", "applied", "applied"] >= 1
+    assert counted["system.events", "poison", "invalid_event"] >= 1
+
+
+def test_metrics_labels_stay_few(start: Start) -> None:
+    """However many topics senders invent, the number of series does not grow with them."""
+    server = start()
+
+    def series() -> int:
+        return sum(1 for line in server.http.get("/metrics").text.splitlines() if not line.startswith("#"))
+
+    server.send({"nothing": 1}, message_id="label", topic="weather")
+    server.http.get("/nowhere")
+    server.raw(b"nonsense\r\n\r\n")
+    before = series()
+    for number in range(50):
+        server.send({"nothing": 1, "topic": f"t{number}"}, message_id=f"label-{number}", topic=f"weather-{number}")
+        server.http.get(f"/nowhere/{number}")
+    assert series() == before
+
+
+# --- who may -----------------------------------------------------------------------------------------------------
+
+TOKEN = "t0ken-s3cr3t-\u00e4"  # noqa: S105 - made up for this test
+
+
+def test_admin_token(start: Start) -> None:
+    """With ADMIN_TOKEN every /api path needs it, exactly; push, health and metrics do not; it is never logged."""
+    server = start(ADMIN_TOKEN=TOKEN)
+    server.put_up_fence()
+    calls: dict[str, Callable[..., Answer]] = {
+        "/api/stats": server.get,
+        "/api/letters": server.get,
+        "/api/docs/ops_services": server.get,
+        "/api/docs/ops_services/dev__fence": server.get,
+        "/api/why/fence": server.get,
+        "/api/collections": server.get,
+        "/api/letters/nobody": lambda path, **headers: delete(server, path, **headers),
+        "/api/letters/nobody/replay": lambda path, **headers: post(server, path, **headers),
+    }
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer wrong-s3cr3t"},
+        {"authorization": f"Bearer {TOKEN}x".encode()},
+        {"authorization": TOKEN.encode()},
+        {"authorization": f"Basic {TOKEN}".encode()},
+    ]
+    asked = 0
+    for path, call in calls.items():
+        for headers in wrong:
+            answer = call(path, **headers)
+            asked += 1
+            assert (answer.status, answer.json["reason"]) == (401, "unauthorized"), (path, headers)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert call(path, authorization=f"Bearer {TOKEN}".encode()).status in {200, 404}
+    for path in ("/health", "/readyz", "/metrics", "/"):
+        assert server.get(path).status == 200
+    lines = server.fence()
+    assert not any("s3cr3t" in line for line in server.output)
+    refused = [json.loads(line) for line in lines if '"unauthorized"' in line]
+    assert [(line["http_status"], line["severity"]) for line in refused] == [(401, "WARNING")] * asked
+
+
+def test_foreign_origin(server: Server) -> None:
+    """A page of another site cannot make a browser replay or purge, whatever it calls itself."""
+    server.send({"nothing": 1}, message_id="origin")
+    path = f"/api/letters/{letter_of(server, 'origin')['id']}"
+    server.put_up_fence()
+    foreign = (
+        "https://evil.example",
+        "null",
+        f"{server.url}.evil.example",
+        f"http://127.0.0.1:{server.port + 1}",
+        "x",
+    )
+    for origin in foreign:
+        for call in (delete, lambda where, url, **sent: post(where, url + "/replay", **sent)):
+            answer = call(server, path, origin=origin)
+            assert (answer.status, answer.json["reason"]) == (403, "foreign_origin"), origin
+    assert server.get(path, origin="https://evil.example").status == 200
+    refused = [json.loads(line) for line in server.fence()]
+    assert [(line["http_status"], line["severity"]) for line in refused] == [(403, "WARNING")] * 2 * len(foreign)
+    own = post(server, path + "/replay", origin=server.url)
+    assert own.status == 200
+    assert delete(server, path, origin=server.url).json["purged"] is True
+
+
+def test_reading_does_not_need_the_event_log(start: Start) -> None:
+    """With EVENT_LOG=off documents are as ever, and counts and whys are simply empty."""
+    server = start(EVENT_LOG="off")
+    server.send({"service": "quiet", "timestamp": T0}, message_id="quiet")
+    assert server.document("ops_services/dev__quiet") is not None
+    assert server.get("/api/stats").json["total"] == 0
+    assert server.get("/api/why/quiet").status == 404
+    assert server.send({"service": "quiet", "timestamp": T0}, message_id="quiet").json["outcome"] == "duplicate"
+
+
+def test_a_store_of_memory(start: Start, tmp_path: Path) -> None:
+    """STORE=memory serves the same API and leaves no file behind."""
+    server = start(tmp_path, STORE="memory")
+    server.send({"service": "memory", "timestamp": T0}, message_id="memory")
+    assert server.document("ops_services/dev__memory") is not None
+    assert server.get("/api/stats").json["total"] == 1
+    assert list(tmp_path.iterdir()) == []

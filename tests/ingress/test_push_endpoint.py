@@ -1,0 +1,254 @@
+"""The push endpoint as an ASGI callable: what only a failing store, view or client can provoke."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from millpond import settings as settings_module
+from millpond.errors import AccessDenied, Unavailable, WriteRefused
+from millpond.ingress.push import PushEndpoint
+from millpond.model import Committed, Conflict, Delivery, LogEntry, Write
+from millpond.service import Service
+from millpond.stores.memory import MemoryStore
+from millpond.views.ops import OpsServices
+
+SHAPE = {"outcome", "reason", "messageId", "topic", "views", "error"}
+Message = MutableMapping[str, Any]
+
+
+def push_body(data: str = "eyJzZXJ2aWNlIjoiYSIsInRpbWVzdGFtcCI6MX0=", **more: Any) -> bytes:
+    """A system event, unless other data is given."""
+    message = {"messageId": "m", "publishTime": "2026-01-08T12:00:00Z", "data": data}
+    return json.dumps({"message": message, **more}).encode()
+
+
+class FailingStore(MemoryStore):
+    """A store whose commits fail as told, and which can be made to hold them back."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.commits_in_flight_max = 1
+        self._error = error
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        await self.open.wait()
+        if self._error is not None:
+            raise self._error
+        return await super().commit(writes, log)
+
+
+class Exchange(NamedTuple):
+    """What was sent back, and the lines logged for the message."""
+
+    status: int | None
+    headers: dict[bytes, bytes]
+    answer: Any
+    lines: list[dict[str, Any]]
+
+
+class Pond:
+    """A service on a store that may fail, asked through its push endpoint alone."""
+
+    def __init__(self, store: MemoryStore | None = None, **environment: str) -> None:
+        self._stream = io.BytesIO()
+        found = settings_module.load({"STORE": "memory", "FIRESTORE_RETRY_MAX_ATTEMPTS": "1", **environment})
+        self.service = Service(found, store or MemoryStore(), self._stream)
+        self.endpoint = PushEndpoint(self.service.engine, self.service.log, self.service.metrics)
+
+    def ask(self, *parts: Message, headers: Iterable[tuple[bytes, bytes]] = ()) -> Exchange:
+        """One request, as a server would hand it over, and its lines."""
+        status, sent, answer = asyncio.run(self.request(*parts, headers=headers))
+        self.service.log.close()
+        lines = [json.loads(line) for line in self._stream.getvalue().splitlines()]
+        return Exchange(status, sent, answer, [line for line in lines if "messageId" in line])
+
+    async def request(
+        self, *parts: Message, headers: Iterable[tuple[bytes, bytes]] = ()
+    ) -> tuple[int | None, dict[bytes, bytes], Any]:
+        waiting = list(parts) or [{"type": "http.request", "body": push_body(), "more_body": False}]
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            await asyncio.sleep(0)
+            return waiting.pop(0)
+
+        async def send(message: Message) -> None:
+            await asyncio.sleep(0)
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/pubsub/push", "headers": list(headers)}
+        async with asyncio.timeout(5):
+            await self.endpoint(scope, receive, send)
+        if not sent:
+            return None, {}, None
+        start, body = sent
+        return start["status"], dict(start["headers"]), json.loads(body["body"])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "severity", "code"),
+    [
+        (Unavailable("the disk is full", "FullError"), "store_unavailable", "ERROR", "FullError"),
+        (AccessDenied("no permission", "PermissionsError"), "access_denied", "CRITICAL", "PermissionsError"),
+        (WriteRefused("refused, letter and all", "TooBigError"), "letter_refused", "ALERT", "TooBigError"),
+        (RuntimeError("s3cr3t"), "internal_error", "ERROR", None),
+    ],
+    ids=["unavailable", "denied", "refused", "bug"],
+)
+def test_a_store_that_fails(error: Exception, reason: str, severity: str, code: str | None) -> None:
+    """503 in the answer's usual shape, logged once as retryable, with the store's own code."""
+    exchange = Pond(FailingStore(error)).ask()
+    assert exchange.status == 503
+    assert b"retry-after" not in exchange.headers
+    assert set(exchange.answer) == SHAPE
+    assert (exchange.answer["outcome"], exchange.answer["reason"]) == ("retry", reason)
+    assert (exchange.answer["messageId"], exchange.answer["topic"]) == ("m", "system.events")
+    (line,) = exchange.lines
+    assert (line["severity"], line["http_status"], line["retryable"]) == (severity, 503, True)
+    kind = type(error).__name__ if reason != "internal_error" else "InternalError"
+    assert (line["error_type"], line["error_code"]) == (kind, code)
+    assert (line["outcome"], line["reason"], line["write_kind"]) == ("retry", reason, "none")
+    assert "s3cr3t" not in json.dumps([line, exchange.answer])
+
+
+def test_a_letter_that_cannot_be_stored() -> None:
+    """Poison whose letter was not stored is not acknowledged: it must come again."""
+    part = {"type": "http.request", "body": push_body("bm90IEpTT04="), "more_body": False}
+    exchange = Pond(FailingStore(Unavailable("the disk is full", "FullError"))).ask(part)
+    assert exchange.status == 503
+    assert exchange.answer["outcome"] == "retry"
+    (line,) = exchange.lines
+    assert (line["severity"], line["retryable"]) == ("ERROR", True)
+
+
+def test_a_view_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a view is retried, and neither answer nor log quotes what it choked on."""
+
+    def broken(*_: object) -> None:
+        raise KeyError("s3cr3t")
+
+    monkeypatch.setattr(OpsServices, "document", broken)
+    monkeypatch.setattr("time.time_ns", lambda: 1_767_873_601_000_000_000)
+    exchange = Pond().ask()
+    assert (exchange.status, exchange.answer["reason"]) == (503, "view_error")
+    (line,) = exchange.lines
+    assert (line["severity"], line["error_type"], line["retryable"]) == ("ERROR", "ViewError", True)
+    assert "s3cr3t" not in json.dumps([line, exchange.answer])
+
+
+def test_a_bug_on_the_way_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception nobody thought of is answered 503 and logged once: the message is not at fault."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("s3cr3t")
+
+    pond = Pond()
+    monkeypatch.setattr(pond.service.engine.router, "route", broken)
+    exchange = pond.ask()
+    assert exchange.status == 503
+    assert set(exchange.answer) == SHAPE
+    assert (exchange.answer["outcome"], exchange.answer["reason"]) == ("retry", "internal_error")
+    (line,) = exchange.lines
+    assert (line["severity"], line["error_type"], line["retryable"]) == ("ERROR", "InternalError", True)
+    assert (line["messageId"], line["http_status"]) == ("m", 503)
+    assert "s3cr3t" not in json.dumps([line, exchange.answer])
+
+
+def test_a_server_that_shuts_down() -> None:
+    """What arrives while it drains is answered 503, so that it comes again elsewhere."""
+    pond = Pond()
+    asyncio.run(pond.service.engine.drain())
+    exchange = pond.ask()
+    assert (exchange.status, exchange.answer["reason"]) == (503, "shutting_down")
+    assert [(line["severity"], line["retryable"]) for line in exchange.lines] == [("ERROR", True)]
+
+
+def test_a_full_room() -> None:
+    """Beyond CONSUMER_QUEUE_SIZE a message is answered 429 at once; those that waited are applied."""
+
+    async def crowd() -> list[tuple[int | None, dict[bytes, bytes], Any]]:
+        store = FailingStore()
+        pond = Pond(store, CONSUMER_QUEUE_SIZE="2")
+        store.open.clear()
+        # One is being committed, two wait.
+        accepted = [asyncio.create_task(pond.request()) for _ in range(1)]
+        await asyncio.sleep(0.05)
+        accepted += [asyncio.create_task(pond.request()) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        refused = await pond.request()
+        store.open.set()
+        return [refused, *await asyncio.gather(*accepted)]
+
+    (status, headers, answer), *accepted = asyncio.run(crowd())
+    assert status == 429
+    assert int(headers[b"retry-after"]) >= 1
+    assert (answer["outcome"], answer["reason"]) == ("retry", "backpressure_queue_full")
+    assert set(answer) == SHAPE
+    assert [found[0] for found in accepted] == [200] * 3
+
+
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> tuple[Pond, list[Delivery]]:
+    """A pond, and the deliveries that reached its router."""
+    pond, found = Pond(), list[Delivery]()
+    route: Callable[..., Any] = pond.service.engine.router.route
+
+    def noted(delivery: Delivery, *rest: Any, **more: Any) -> Any:
+        found.append(delivery)
+        return route(delivery, *rest, **more)
+
+    monkeypatch.setattr(pond.service.engine.router, "route", noted)
+    return pond, found
+
+
+@pytest.mark.parametrize("size", [1, 7, 50])
+def test_a_body_in_pieces(handled: tuple[Pond, list[Delivery]], size: int) -> None:
+    """However the body is cut, it is one message."""
+    pond, found = handled
+    body = push_body()
+    parts: list[Message] = [
+        {"type": "http.request", "body": body[at : at + size], "more_body": True}
+        for at in range(0, len(body), size)
+    ]
+    exchange = pond.ask(*parts, {"type": "http.request", "body": b"", "more_body": False})
+    assert exchange.status == 200
+    assert [delivery.message_id for delivery in found] == ["m"]
+
+
+@pytest.mark.parametrize("received", [0, 1, 2])
+def test_a_client_that_goes_away(handled: tuple[Pond, list[Delivery]], received: int) -> None:
+    """Half a body is no message: nothing is handled, answered or logged."""
+    pond, found = handled
+    parts: list[Message] = [
+        {"type": "http.request", "body": b'{"message":', "more_body": True} for _ in range(received)
+    ]
+    assert pond.ask(*parts, {"type": "http.disconnect"}) == Exchange(None, {}, None, [])
+    assert found == []
+
+
+def test_attributes_of_an_unwrapped_push(handled: tuple[Pond, list[Delivery]]) -> None:
+    """Every header is an attribute but those of HTTP, of proxies, and of Pub/Sub's own metadata."""
+    pond, found = handled
+    own = [(b"topic", b"t"), (b"x-tenant", b"7"), (b"colour", "grün".encode())]
+    ways = ("host", "user-agent", "accept", "connection", "authorization", "cookie", "x-forwarded-proto")
+    others = [(name.encode(), b"x") for name in (*ways, "forwarded", "traceparent", "content-length")]
+    metadata = [
+        (b"x-goog-pubsub-message-id", b"m"),
+        (b"x-goog-pubsub-publish-time", b"2026-01-08T12:00:00Z"),
+        (b"x-goog-pubsub-subscription-name", b"projects/p/subscriptions/s"),
+        (b"x-goog-pubsub-ordering-key", b"k"),
+    ]
+    part = {"type": "http.request", "body": b"{}", "more_body": False}
+    pond.ask(part, headers=[*others, *own, *metadata])
+    (delivery,) = found
+    assert delivery.attributes == {"topic": "t", "x-tenant": "7", "colour": "grün"}
+    assert (delivery.subscription, delivery.ordering_key) == ("projects/p/subscriptions/s", "k")
+    assert delivery.data == b"{}"
