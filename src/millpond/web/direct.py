@@ -73,7 +73,7 @@ class PushCycle:
         self.flow: FlowControl = protocol.flow
         self.headers: Headers = protocol.headers
         self.keep_alive: bool = protocol.parser.should_keep_alive()
-        self.body = b""
+        self.body = bytearray()
         self.more_body = True
         self.disconnected = False
         self.submitted = False
@@ -90,7 +90,7 @@ class PushCycle:
             self.flow.resume_reading()
             return
         self.submitted = True
-        self.protocol.push.accept("POST", self.headers, self.body, self.respond)
+        self.protocol.push.accept("POST", self.headers, bytes(self.body), self.respond)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Write the answer in one piece; nobody is there to read it if the connection was lost meanwhile."""
