@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import cast
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
