@@ -12,7 +12,7 @@ from millpond.cli import exits
 from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_table, verdict
-from millpond.model import Ref
+from millpond.model import Outcome, Ref
 from millpond.settings import Settings
 from millpond.stamp import decode_stamp
 from millpond.why import explain
@@ -101,6 +101,10 @@ def _taken_apart(stamp: str | None) -> tuple[str, str, str, str]:
 
 def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] | None) -> str:
     winner = view["winner"]
+    if view["outcome"] == Outcome.TOO_OLD:
+        return "It came too late for this view, and changed nothing."
+    if view["outcome"] == Outcome.FILTERED:
+        return "This view did not want it, and nothing changed."
     if winner["stamp"] is None:
         return "The document is gone, or carries no stamp: it was deleted, has expired, or is not ours."
     other = clean(winner["messageId"] or "unknown")
