@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import SnapshotCache
-from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused
+from millpond.errors import AccessDenied, InternalError, Poison, StoreError, ViewError, WriteRefused
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
 from millpond.ports import Store
@@ -57,6 +57,9 @@ class Batches:
                 unsure.update(self._forget(tickets))
                 tickets = await self._back_off(tickets, error, failures)
                 continue
+            except Exception as bug:  # noqa: BLE001 - it must not take the batch's other messages along
+                await self._survive(tickets, bug)
+                return
             if isinstance(committed, Committed):
                 self._remember(planned, committed, sum(ticket.weight for ticket in tickets))
                 await self._settle(tickets, planned.results)
@@ -67,7 +70,7 @@ class Batches:
             tickets = self._expire(tickets, StoreError("other writers kept changing the documents"), "contention")
             groups = _groups(tickets) if conflicts > 1 else [tickets]
             if len(groups) > 1:
-                await asyncio.gather(*(self.commit(group, set(unsure)) for group in groups))
+                await self._each(groups, unsure)
                 return
             if conflicts > 1:
                 pause = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
@@ -78,17 +81,10 @@ class Batches:
         items = [ticket.item for ticket in tickets]
         snapshots, aged = await self._snapshots(tickets, unsure)
         planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
-        if aged:
-            doubtful = {
-                ref
-                for ticket, result in zip(tickets, planned.results, strict=True)
-                if any(view.outcome in _IDLE for view in result.views)
-                for ref in ticket.refs
-                if ref in aged
-            }
-            if doubtful:
-                await self._read(list(doubtful), snapshots)
-                planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
+        doubtful = _doubtful(tickets, planned.results, snapshots, aged)
+        if doubtful:
+            await self._read(doubtful, snapshots)
+            planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
         return planned
 
     async def _snapshots(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[dict[Ref, Snapshot], set[Ref]]:
@@ -103,7 +99,8 @@ class Batches:
                 if ref in snapshots:
                     continue
                 doubted = bool(unsure) and ref in unsure
-                entry = None if doubted else cached(ref)
+                # A letter decides by itself that nothing is written, so its absence is never taken from memory.
+                entry = None if doubted or ticket.item.letter is not None else cached(ref)
                 if entry is not None:
                     snapshots[ref] = entry[0]
                     if entry[1] < trusted_from:
@@ -122,8 +119,7 @@ class Batches:
         self._engine.metrics.documents_read += len(refs)
         for snapshot in await self._store.read(refs):
             snapshots[snapshot.ref] = snapshot
-            self._cache.put(snapshot, now)
-            self._cache.grew(approximate_size(snapshot.data))
+            self._cache.put(snapshot, now, approximate_size(snapshot.data))
 
     async def _write(self, planned: Plan) -> Committed | Conflict:
         log = planned.log if self._store.keeps_log else ()
@@ -142,11 +138,10 @@ class Batches:
 
     def _remember(self, planned: Plan, committed: Committed, size: int) -> None:
         now = asyncio.get_running_loop().time()
-        put = self._cache.put
+        put, size = self._cache.put, size // max(1, len(planned.writes))
         for write, version in zip(planned.writes, committed.versions, strict=False):
             if isinstance(write, Put):
-                put(Snapshot(write.ref, version, write.data), now)
-        self._cache.grew(size)
+                put(Snapshot(write.ref, version, write.data), now, size)
 
     def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
         gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}
@@ -184,6 +179,24 @@ class Batches:
         self._forget(tickets)
         if await self.dig(ticket, refusal):
             await self.commit([ticket])
+
+    async def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> None:
+        """What nobody foresaw must not take neighbours along: halve until it is alone, and answer that RETRY."""
+        unsure = self._forget(tickets)
+        if len(tickets) > 1:
+            middle = len(tickets) // 2
+            await self._each([tickets[:middle], tickets[middle:]], unsure)
+            return
+        (ticket,) = tickets
+        ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+        self._engine.report(bug)
+
+    async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref]) -> None:
+        """Commit the groups, each on its own; all of them end before the first error goes on."""
+        done = await asyncio.gather(*(self.commit(group, set(unsure)) for group in groups), return_exceptions=True)
+        for error in done:
+            if error is not None:
+                raise error
 
     async def dig(self, ticket: Ticket, fault: Fault) -> bool:
         """Make the ticket one about its letter; False if that could not be made, and RETRY was answered."""
@@ -228,6 +241,22 @@ class Batches:
             else:
                 rest.append(ticket)
         return rest
+
+
+def _doubtful(
+    tickets: Sequence[Ticket], results: Sequence[Result], snapshots: dict[Ref, Snapshot], aged: set[Ref]
+) -> list[Ref]:
+    """Documents a verdict rests on that no commit will check: too old in the cache, or only assumed absent.
+
+    A stale or a duplicate event writes nothing, and neither does one found to be poison by the plan.
+    """
+    found: set[Ref] = set()
+    for ticket, result in zip(tickets, results, strict=True):
+        if result.error is not None and ticket.item.letter is None:
+            found.update(ref for ref in ticket.refs if ref in aged or snapshots[ref] is _ABSENT)
+        elif aged and any(view.outcome in _IDLE for view in result.views):
+            found.update(ref for ref in ticket.refs if ref in aged)
+    return list(found)
 
 
 def _groups(tickets: Sequence[Ticket]) -> list[list[Ticket]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from millpond.model import Ref, Snapshot
 
-# A snapshot and when it was seen, on the event loop's clock.
-Entry = tuple[Snapshot, float]
+# A snapshot, when it was seen on the event loop's clock, and about how many bytes it takes.
+Entry = tuple[Snapshot, float, int]
 
 
 class SnapshotCache:
@@ -27,19 +27,19 @@ class SnapshotCache:
     def get(self, ref: Ref) -> Entry | None:
         entry = self._young.get(ref)
         if entry is None and (entry := self._old.get(ref)) is not None:
-            self._young[ref] = entry
+            self._add(ref, entry)
         return entry
 
-    def put(self, snapshot: Snapshot, now: float) -> None:
-        self._young[snapshot.ref] = (snapshot, now)
-
-    def grew(self, size: int) -> None:
-        """About so many bytes were put; start a new generation if this one has become too big."""
-        self._young_bytes += size
-        if len(self._young) >= self._generation_entries_max or self._young_bytes >= self._generation_bytes_max:
-            self._old, self._young, self._young_bytes = self._young, {}, 0
+    def put(self, snapshot: Snapshot, now: float, size: int) -> None:
+        self._add(snapshot.ref, (snapshot, now, size))
 
     def drop(self, refs: Iterable[Ref]) -> None:
         for ref in refs:
             self._young.pop(ref, None)
             self._old.pop(ref, None)
+
+    def _add(self, ref: Ref, entry: Entry) -> None:
+        self._young[ref] = entry
+        self._young_bytes += entry[2]
+        if len(self._young) >= self._generation_entries_max or self._young_bytes >= self._generation_bytes_max:
+            self._old, self._young, self._young_bytes = self._young, {}, 0

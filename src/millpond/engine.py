@@ -79,7 +79,12 @@ class Ticket:
     def settle(self, result: Result) -> None:
         if self.done is not None:
             done, self.done = self.done, None
-            done(result)
+            try:
+                done(result)
+            except Exception as error:  # noqa: BLE001 - one caller's trouble must not reach the batch's others
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "answering a message failed", "exception": error}
+                )
 
 
 class Engine:
@@ -106,7 +111,7 @@ class Engine:
         self._running: set[asyncio.Task[None]] = set()
         self._tickets_running: list[list[Ticket]] = []
         self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
-        self._digging: set[asyncio.Task[None]] = set()
+        self._digging: dict[asyncio.Task[None], Ticket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pump_due = False
         self._closing = False
@@ -173,12 +178,19 @@ class Engine:
                 ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
                 raise
 
+        def dug(task: asyncio.Task[None]) -> None:
+            self._room_bytes -= self._digging.pop(task).weight
+            if not task.cancelled() and (bug := task.exception()) is not None:
+                self.report(bug)
+
+        self._room_bytes += ticket.weight
         task = self._find_loop().create_task(bury())
-        self._digging.add(task)
-        task.add_done_callback(self._digging.discard)
+        self._digging[task] = ticket
+        task.add_done_callback(dug)
 
     def _is_full(self) -> bool:
-        return len(self._room) >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX
+        waiting = len(self._room) + len(self._digging)
+        return waiting >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -199,15 +211,19 @@ class Engine:
         )
         return item.unsettled(Outcome.POISON, fault.reason, fault) if native else None
 
+    def report(self, bug: BaseException) -> None:
+        """Something nobody foresaw: whoever runs the event loop is told."""
+        self._find_loop().call_exception_handler({"message": "a batch failed unexpectedly", "exception": bug})
+
     async def drain(self) -> None:
         """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
-        for ticket in chain(self._room, *self._tickets_running):
+        for ticket in chain(self._room, self._digging.values(), *self._tickets_running):
             ticket.deadline = min(ticket.deadline, deadline)
         self._pump()
         while self._running or self._digging:
-            await asyncio.wait(self._running | self._digging)
+            await asyncio.wait([*self._running, *self._digging])
 
     def _pump(self) -> None:
         self._pump_due = False
@@ -258,7 +274,5 @@ class Engine:
         self._running.discard(task)
         if self._room:
             self._pump()
-        if not task.cancelled() and task.exception() is not None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "a batch failed unexpectedly", "exception": task.exception(), "task": task}
-            )
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self.report(bug)

@@ -130,7 +130,7 @@ class Log:
         line = {"severity": severity, "message": message, "timestamp": now, "service": self._service}
         self._add({**line, "env": self._env, "version": __version__, **fields})
 
-    def error(self, bug: BaseException) -> None:
+    def unexpected(self, bug: BaseException) -> None:
         """A line for what nobody foresaw: its kind and the places, not its text, which may quote a payload."""
         stack = "".join(traceback.format_tb(bug.__traceback__))[-STACK_CHARS_MAX:]
         self.note("ERROR", "unexpected error", error_type=type(bug).__name__, stack=stack)
@@ -165,6 +165,7 @@ class Log:
     def _flush(self) -> None:
         with self._writing:
             if not self._lines:
+                self._bytes = 0
                 return
             lines, self._lines, self._bytes = self._lines, [], 0
             lines.append(b"")

@@ -187,7 +187,8 @@ def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict
     for name in won:
         holders[name] = mine
     newest = current is None or stored is None or target.stamp > stored
-    source = dict(target.source) if newest else {"stamp": stored, **(current or {}).get("source", {})}
+    held = (current or {}).get("source")
+    source = dict(target.source) if newest else {"stamp": stored, **(held if isinstance(held, dict) else {})}
     source["stamps"] = _grouped(holders)
     document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
     winner = target.stamp if newest else stored

@@ -6,6 +6,7 @@ receipt only tells a duplicate from a stale event there); a tally rests on it.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -98,4 +99,4 @@ class Receipts(msgspec.Struct, frozen=True):
     def _alive(self, receipt: Document, now: int) -> bool:
         """TTL deletion lags by up to a day, so the date is compared here too."""
         expires = receipt.get("expireAt")
-        return expires is None or timestamps.from_datetime(expires) > now
+        return not isinstance(expires, dt.datetime) or timestamps.from_datetime(expires) > now

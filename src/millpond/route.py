@@ -17,7 +17,7 @@ from millpond.digest import base32_sha256
 from millpond.errors import Poison, UnroutableEvent, ViewError, WriteRefused
 from millpond.ids import SEPARATOR, encode_id
 from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
-from millpond.shape import canonical_json
+from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, encode_document
 from millpond.stamp import clamp_event_time, encode_stamp
 from millpond.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
 
@@ -113,7 +113,8 @@ class Router:
                 event_id=payload.event_id,
             )
             targets = [self._target(view, event) for view in self._by_topic[kind]]
-        except (Poison, ViewError) as fault:
+            _refuse_unstorable(targets, len(delivery.data or b""))
+        except (Poison, ViewError, WriteRefused) as fault:
             return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay)
         return Item(delivery, topic, arrived_at, event, targets, replay=replay)
 
@@ -144,7 +145,7 @@ class Router:
                 if kind is not None:
                     return kind, kind
         for view in self.views:
-            if view.matches(payload.payload):
+            if _matches(view, payload.payload):
                 return view.topics[0], view.topics[0]
         raise UnroutableEvent(
             "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
@@ -201,6 +202,26 @@ class Router:
             prefix = encode_id(self._rules.env, event.topic) + SEPARATOR
             self._receipt_prefixes[event.topic] = prefix
         return Ref(RECEIPT_COLLECTION, prefix + key)
+
+
+def _matches(view: View, payload: dict[str, Any]) -> bool:
+    try:
+        return view.matches(payload)
+    except Exception as error:
+        raise ViewError(view.name, error) from error
+
+
+def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
+    """Refuse an event whose own content no document could hold, before it can hide behind a later one in a batch.
+
+    Built-in views make only representable values, so there a message must be big to be too big.
+    """
+    for target in targets:
+        if target.content is None or target.settled is not None:
+            continue
+        checked = target.view.representable
+        if not checked or data_bytes > DOCUMENT_BYTES_MAX // 8:
+            encode_document(target.ref, target.content, checked=checked)
 
 
 def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:

@@ -93,6 +93,8 @@ class Service:
                 await self.sweep()
             except StoreError as error:
                 self.log.note("WARNING", f"the sweep of expired documents failed: {error}")
+            except Exception as bug:  # noqa: BLE001 - the next sweep must come all the same
+                self.log.unexpected(bug)
 
     async def sweep(self) -> int:
         days = self.settings.event_log_ttl_days

@@ -92,6 +92,8 @@ def _legal_segment(segment: str) -> bool:
 def find_fault(value: Document, depth: int = 1) -> str | None:
     """What makes this map unrepresentable, or None. Every document passes here: the common case comes first."""
     for name, item in value.items():
+        if type(name) is not str:
+            return f"a field name is {type(name).__name__}, not text"
         if name[:2] == "__" or not 0 < len(name) <= _SHORT_NAME:
             fault = _name_fault(name)
             if fault:

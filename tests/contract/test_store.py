@@ -219,6 +219,13 @@ def test_the_log_keeps_each_message_once(run: Run, store: StoreWithCatalog) -> N
     assert run(store.count_events()) == {"t": {"applied": 1, "stale_ignored": 1}, "u": {"applied": 1}}
 
 
+def test_the_first_entry_of_a_message_in_a_commit_counts(run: Run, store: StoreWithCatalog) -> None:
+    """Whatever else is in the commit: an applied message is not logged as its own duplicate."""
+    log = [entry("y", Outcome.DUPLICATE), entry("m", Outcome.APPLIED), entry("m", Outcome.DUPLICATE)]
+    run(store.commit([], log))
+    assert run(store.count_events()) == {"t": {"applied": 1, "duplicate": 1}}
+
+
 def test_the_same_id_on_another_topic_is_another_message(run: Run, store: StoreWithCatalog) -> None:
     """Message ids are unique within a topic, not beyond."""
     run(store.commit([], [entry("m1", topic="t"), entry("m1", topic="u")]))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from common.pond import NOW, SECOND, Orders, at, delivery, order, service, tick
+from common.pond import NOW, SECOND, Orders, at, delivery, order, service, signal, tick
+from millpond import Event, Latest, Tally
 from millpond import settings as settings_module
 from millpond import views as views_module
 from millpond.cache import SnapshotCache
@@ -21,6 +22,7 @@ from millpond.model import (
     Conflict,
     Delete,
     Delivery,
+    Document,
     LogEntry,
     Outcome,
     Put,
@@ -29,6 +31,7 @@ from millpond.model import (
     Snapshot,
     Write,
 )
+from millpond.route import Router
 from millpond.service import Service
 from millpond.settle import settle_push
 from millpond.stores.memory import MemoryStore
@@ -172,7 +175,8 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(applied: bool,
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())
-        bench.engine.router.__init__([*bench.service.views, _named(Orders())], bench.service.settings.route_rules())  # type: ignore[misc]
+        views = [*bench.service.views, _named(Orders())]
+        bench.engine.router = Router(views, bench.service.settings.route_rules())
         faults = bench.store.after if applied else bench.store.before
         faults.extend([Unavailable("the reply got lost", code="UNAVAILABLE")] * times)
         results = await bench.send(order("m1", 10, 0), order("m2", 5, -1), service("m3", 1, "ok", 1))
@@ -327,8 +331,7 @@ def test_the_cache_is_bounded_by_count_and_bytes() -> None:
     cache = SnapshotCache(entries_max=8, bytes_max=1_000)
 
     def put(name: str, size: int = 1) -> None:
-        cache.put(Snapshot(Ref("c", name), 1, {}), 0.0)
-        cache.grew(size)
+        cache.put(Snapshot(Ref("c", name), 1, {}), 0.0, size)
 
     put("kept")
     for number in range(20):
@@ -517,6 +520,133 @@ def test_an_unexpected_error_is_answered_as_retry_and_reported() -> None:
         assert reported
         (result,) = await bench.send(service("m1", 1, "ok", 1))
         assert result.reason == "applied"
+
+    run(scenario)
+
+
+class Hours(Tally):
+    """A tally whose bug makes a document nobody can store."""
+
+    name = collection = "hours"
+    topics = ("orders",)
+    key = "day"
+    time = "ts"
+
+    def fold(self, event: Event, current: Document) -> Document:
+        return {**current, **({14: 1} if event.get("amount") == 13 else {"n": current.get("n", 0) + 1})}  # type: ignore[dict-item]
+
+
+def test_what_no_store_takes_is_buried_and_its_neighbours_applied() -> None:
+    """A field name that is no text is a fault of that document alone."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        bench.engine.router = Router([Hours()], bench.service.settings.route_rules())
+        results = await bench.send(order("m1", 1, 0), order("m2", 13, -1), order("m3", 1, -2))
+        assert outcomes(results) == ["applied", "write_refused", "applied"]
+        assert (await bench.document("hours/d1"))["n"] == 2
+
+    run(scenario)
+
+
+class Clumsy(Latest):
+    """A view whose shape test fails."""
+
+    name = collection = "clumsy"
+    topics = ("clumsy",)
+    key = "id"
+
+    def matches(self, payload: Mapping[str, Any]) -> bool:
+        return bool(payload["no such field"])
+
+    def document(self, event: Event) -> Document:
+        return dict(event.payload)
+
+
+def test_a_failing_shape_test_is_a_view_error() -> None:
+    """It is retried, and buried in time, like every other bug of a view."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.engine.router = Router([Clumsy()], bench.service.settings.route_rules())
+        (result,) = await bench.send(POISON)
+        assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
+
+    run(scenario)
+
+
+def test_a_refused_event_cannot_hide_behind_a_later_one() -> None:
+    """Its own content decides, so that one batch and two end with the same document."""
+    big = signal("m1", 1, updatedAt=at(1), symbol="SPY", targets="x" * 600_000)
+    small = signal("m2", 2, updatedAt=at(2), state="new", targets=[])
+
+    async def scenario() -> None:
+        together, alone = Bench(FaultyStore(in_flight_max=1)), Bench(FaultyStore(in_flight_max=1))
+        batch = await together.send(big, small)
+        single = [*await alone.send(big), *await alone.send(small)]
+        assert outcomes(batch) == outcomes(single) == ["write_refused", "applied"]
+        assert "symbol" not in await together.document("trade_signals/s1")
+
+    run(scenario)
+
+
+def test_a_purged_letter_is_written_again() -> None:
+    """Poison that comes back is acknowledged for a letter that is there, not for one remembered."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        await bench.send(POISON)
+        await bench.service.letters.purge(Ref("dead_letters", "s__p1"))
+        (result,) = await bench.send(POISON)
+        assert result.buried
+        assert await bench.document("dead_letters/s__p1") is not None
+
+    run(scenario)
+
+
+def test_letters_without_a_subscription_are_told_apart_by_content() -> None:
+    """Two topics may use one message id; neither message may be lost in the other's letter."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        for number in (0, 1, 1):
+            await bench.send(delivery({"no": number}, "1", subscription=""))
+        assert await bench.store.collections() == [("dead_letters", 2)]
+
+    run(scenario)
+
+
+def test_an_old_duplicate_of_a_tally_is_a_duplicate() -> None:
+    """Its receipt is alive: an instance that has not seen it must look before it calls the event too old."""
+
+    async def scenario() -> None:
+        store = FaultyStore()
+        first, second = Bench(store), Bench(store)
+        for bench in (first, second):
+            bench.engine.router = Router([_named(Orders())], bench.service.settings.route_rules())
+        old = order("m1", 10, -6.9 * 86_400)
+        assert outcomes(await first.send(old)) == ["applied"]
+        second.now = NOW + 12 * 3_600 * SECOND
+        assert outcomes(await second.send(old)) == ["duplicate_message_noop"]
+
+    run(scenario)
+
+
+def test_a_failing_answer_does_not_reach_the_others() -> None:
+    """One caller's broken connection is reported; its neighbours in the batch hear their outcomes."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+        def broken(_: Result) -> None:
+            raise RuntimeError("gone")
+
+        bench.engine.submit(service("m1", 1, "ok", 1), broken)
+        (result,) = await bench.send(service("m2", 2, "ok", 2))
+        assert result.outcome is Outcome.APPLIED
+        assert len(reported) == 1
 
     run(scenario)
 

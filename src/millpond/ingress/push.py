@@ -116,6 +116,8 @@ class PushEndpoint:
         except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
             result = Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug))
         self._answer(delivery, started, respond, result)
+        # The error's traceback holds this frame, and this frame the error: without this the body would stay, too.
+        del result
 
     def _answer(self, delivery: Delivery | None, started: float, respond: Respond, result: Result) -> None:
         settlement = settle_push(result)

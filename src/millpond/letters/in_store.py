@@ -38,7 +38,7 @@ class StoredLetters:
         self._wall_clock = wall_clock
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
-        ref = letter_ref(item.delivery)
+        ref = await self._place(item.delivery)
         now = self._wall_clock()
         expires = timestamps.to_datetime(now + self._keep)
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
@@ -52,6 +52,20 @@ class StoredLetters:
         document["buriedAt"] = timestamps.to_datetime(now)
         document["expireAt"] = expires
         return Letter(ref, document, document["reason"])
+
+    async def _place(self, delivery: Delivery) -> Ref:
+        """Where the letter goes.
+
+        Message ids are unique within a topic. Without a subscription (a file, a test) two topics' messages may share
+        one, and the second must not be taken for the first and lost.
+        """
+        ref = letter_ref(delivery)
+        if not delivery.subscription:
+            opened = await self.open_letter(ref)
+            if opened is not None and opened[1].data != delivery.data:
+                mark = base32_sha256(delivery.data or b"")[:8]
+                return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
+        return ref
 
     async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
         """The letter and the delivery it holds, or None where there is none."""

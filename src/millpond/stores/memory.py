@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 
@@ -88,4 +89,4 @@ class MemoryStore:
 
 def _expired(document: Document | None, now: int) -> bool:
     expires = (document or {}).get("expireAt")
-    return expires is not None and timestamps.from_datetime(expires) <= now
+    return isinstance(expires, dt.datetime) and timestamps.from_datetime(expires) <= now

@@ -2,7 +2,7 @@
 
 A commit is one transaction and one fsync, however many messages share it. Events go into an append-only table
 with small indexes; documents are MessagePack, so that a document read back equals the document written, types
-included. People's reads use a connection and a thread of their own and never wait for the writer.
+included. The engine's reads and people's look-ups have a connection and a thread each: nobody waits for a listing.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ class SqliteStore:
         self._read_only = read_only
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="store-looker")
         try:
             if not read_only:
                 self._write_connection = sqlite_schema.open_writer(path)
             self._read_connection = sqlite_schema.open_reader(path)
+            self._look_connection = sqlite_schema.open_reader(path)
         except apsw.Error as error:
             raise translate(error) from error
 
@@ -62,20 +64,20 @@ class SqliteStore:
         return await self._on(self._writer, self._commit, writes, log)
 
     async def collections(self) -> list[tuple[str, int]]:
-        return await self._on(self._reader, self._rows, rows.COLLECTIONS, ())
+        return await self._on(self._looker, self._rows, rows.COLLECTIONS, ())
 
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         sql, bindings = rows.page(collection, limit, after)
-        page = await self._on(self._reader, self._rows, sql, bindings)
+        page = await self._on(self._looker, self._rows, sql, bindings)
         return [Snapshot(Ref(collection, row[0]), row[1], decode_document(row[2])) for row in page]
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
-        found = await self._on(self._reader, self._rows, sqlite_log.FIND, (any_id, any_id))
+        found = await self._on(self._looker, self._rows, sqlite_log.FIND, (any_id, any_id))
         return [sqlite_log.decode_row(row) for row in found]
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}
-        for topic, outcome, n in await self._on(self._reader, self._rows, sqlite_log.COUNT, ()):
+        for topic, outcome, n in await self._on(self._looker, self._rows, sqlite_log.COUNT, ()):
             counts.setdefault(topic, {})[outcome] = n
         return counts
 
@@ -84,11 +86,13 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what is running, then fold the write-ahead log back into the file."""
+        await self._on(self._looker, self._look_connection.close)
         await self._on(self._reader, self._read_connection.close)
         if not self._read_only:
             await self._on(self._writer, self._write_connection.close)
         self._writer.shutdown()
         self._reader.shutdown()
+        self._looker.shutdown()
 
     async def _on(self, executor: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
         try:
@@ -97,7 +101,7 @@ class SqliteStore:
             raise translate(error) from error
 
     def _rows(self, sql: str, bindings: tuple[Any, ...]) -> list[Any]:
-        return self._read_connection.execute(sql, bindings).fetchall()
+        return self._look_connection.execute(sql, bindings).fetchall()
 
     def _read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         connection = self._read_connection

@@ -22,7 +22,13 @@ _decode = msgspec.msgpack.Decoder().decode
 def append(connection: apsw.Connection, log: Sequence[LogEntry]) -> None:
     """Append what is not there yet. Must run inside the commit's transaction."""
     groups: dict[tuple[str, Outcome], list[tuple[Any, ...]]] = {}
+    seen: set[tuple[str, str]] = set()
     for entry in log:
+        message = (entry.delivery.message_id, entry.topic)
+        if message in seen:
+            # Grouping by outcome must not let a later copy's entry come first.
+            continue
+        seen.add(message)
         if entry.replay:
             _remove_poison(connection, entry.delivery.message_id)
         groups.setdefault((entry.topic, entry.result.outcome), []).append(_encode_row(entry))

@@ -12,6 +12,7 @@ client would never see why. Checked here, once a second and by counting, so that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 from collections.abc import Callable
 from typing import Any
@@ -41,13 +42,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._chunk = 0
         self._announced = self._body_bytes = self._chunks = 0
         self._in_headers, self._has_host = True, False
-        self._refused = False
+        self.refused = False
         # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
         self._idle_since: float | None = None
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self.refused:
             return
         size = len(data)
         # A request that begins in this chunk owns all of it, unless the chunk also ends an earlier one.
@@ -83,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
-        if self._refused:
+        if self.refused:
             return
         if self._received > HEADER_BYTES_MAX and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
@@ -99,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        if self._refused:
+        if self.refused:
             return
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES_MAX:
@@ -111,7 +112,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._chunks and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
         self._begun_at = None
-        if not self._refused:
+        if not self.refused:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -140,9 +141,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.refuse(503, "shutting_down", "the server is shutting down")
 
     def refuse(self, status: int, reason: str, text: str) -> None:
-        if self._refused or self.transport.is_closing():
+        if self.refused or self.transport.is_closing():
             return
-        self._refused = True
+        self.refused = True
         if self.cycle is not None and not self.cycle.response_complete:
             # Whoever waits for the rest of the body learns that there is none.
             self.cycle.disconnected = True
@@ -173,7 +174,9 @@ async def watch_connections(connections: Callable[[], list[Any]]) -> None:
         now = loop.time()
         for connection in connections():
             if isinstance(connection, BoundedProtocol):
-                connection.close_if_overdue(now)
+                with contextlib.suppress(OSError, RuntimeError):
+                    # One broken connection must not end the watch over the others.
+                    connection.close_if_overdue(now)
 
 
 def _response(status: int, reason: str, text: str) -> bytes:

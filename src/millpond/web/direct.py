@@ -39,7 +39,9 @@ class DirectProtocol(BoundedProtocol):
     def _is_plain(self) -> bool:
         parser = self.parser
         return (
-            not self.expect_100_continue
+            # Somebody who does not read answers gets no more of them this way; ASGI waits for him.
+            not self.flow.write_paused
+            and not self.expect_100_continue
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
             and not parser.should_upgrade()
@@ -90,12 +92,14 @@ class PushCycle:
             self.flow.resume_reading()
             return
         self.submitted = True
-        self.protocol.push.accept("POST", self.headers, bytes(self.body), self.respond)
+        # Let go of at once: a connection outlives its requests, and refers to the last of them.
+        body, self.body = bytes(self.body), bytearray()
+        self.protocol.push.accept("POST", self.headers, body, self.respond)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Write the answer in one piece; nobody is there to read it if the connection was lost meanwhile."""
         protocol = self.protocol
-        if self.disconnected or protocol.transport.is_closing():
+        if self.disconnected or self.response_complete or protocol.refused or protocol.transport.is_closing():
             return
         self.response_started = self.response_complete = True
         self.message_event = _DONE

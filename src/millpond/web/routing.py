@@ -88,7 +88,7 @@ class Table:
             return failure(503, "store_unavailable", str(error))
         except Exception as bug:  # noqa: BLE001 - whatever it is, the caller is answered and the log told
             self._note("ERROR", request, 500, "internal_error")
-            self._log.error(bug)
+            self._log.unexpected(bug)
             return failure(500, "internal_error", type(bug).__name__)
         return response
 
