@@ -56,7 +56,7 @@ class StoredLetters:
     async def _place(self, delivery: Delivery) -> Ref:
         """Where the letter goes.
 
-        Message ids are unique within a topic. Without a subscription (a file, a test) two topics' messages may share
+        Message ids are unique within a topic. Without a subscription (a file, a test) two messages may share
         one, and the second must not be taken for the first and lost.
         """
         ref = letter_ref(delivery)

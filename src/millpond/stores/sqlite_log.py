@@ -9,11 +9,12 @@ import apsw
 import msgspec
 
 from millpond.model import Delivery, LogEntry, Outcome, Result, ViewResult
+from millpond.stores.sqlite_many import execute_many
 
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
 FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
-_INSERT = f"INSERT INTO events({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
+_INSERT = f"INSERT INTO events({_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -34,7 +35,7 @@ def append(connection: apsw.Connection, log: Sequence[LogEntry]) -> None:
         groups.setdefault((entry.topic, entry.result.outcome), []).append(_encode_row(entry))
     for (topic, outcome), rows in groups.items():
         before = connection.total_changes()
-        connection.executemany(_INSERT, rows)
+        execute_many(connection, _INSERT, rows)
         _count(connection, topic, outcome, connection.total_changes() - before)
 
 

@@ -13,6 +13,7 @@ import apsw
 
 from millpond.model import Ref, Version
 from millpond.route import RECEIPT_COLLECTION
+from millpond.stores.sqlite_many import execute_many
 
 # Where, the version it must have, when it expires, and the document encoded.
 PutRow = tuple[Ref, Version | None, int | None, bytes]
@@ -26,14 +27,22 @@ _FETCH = "SELECT version, body FROM documents WHERE collection = ? AND id = ?"
 _FETCH_RECEIPT = "SELECT version, body FROM receipts WHERE hash = ? AND id = ?"
 _PAGE = "SELECT id, version, body FROM documents WHERE collection = ? AND id > ? ORDER BY id LIMIT ?"
 _PAGE_RECEIPTS = "SELECT id, version, body FROM receipts WHERE id > ? ORDER BY id LIMIT ?"
-_CREATE = "INSERT INTO documents VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_CREATE = "INSERT INTO documents VALUES {values} ON CONFLICT DO NOTHING"
 _CREATE_RECEIPT = """
-    INSERT INTO receipts SELECT ?1, ?2, ?3, ?4, ?5
-    WHERE NOT EXISTS (SELECT 1 FROM receipts WHERE hash = ?1 AND id = ?2)
+    WITH new(hash, id, version, expire_at, body) AS (VALUES {values})
+    INSERT INTO receipts SELECT * FROM new
+    WHERE NOT EXISTS (SELECT 1 FROM receipts AS old WHERE old.hash = new.hash AND old.id = new.id)
 """
-_SET = "UPDATE {} SET version = ?, expire_at = ?, body = ? WHERE {} = ? AND id = ? AND version = ?"
-_UPDATE = _SET.format("documents", "collection")
-_UPDATE_RECEIPT = _SET.format("receipts", "hash")
+_UPDATE = """
+    WITH new(version, expire_at, body, collection, id, base) AS (VALUES {values})
+    UPDATE documents AS old SET version = new.version, expire_at = new.expire_at, body = new.body FROM new
+    WHERE old.collection = new.collection AND old.id = new.id AND old.version = new.base
+"""
+_UPDATE_RECEIPT = """
+    WITH new(version, expire_at, body, hash, id, base) AS (VALUES {values})
+    UPDATE receipts AS old SET version = new.version, expire_at = new.expire_at, body = new.body FROM new
+    WHERE old.hash = new.hash AND old.id = new.id AND old.version = new.base
+"""
 _DELETE = "DELETE FROM documents WHERE collection = ? AND id = ? AND version = ?"
 _DELETE_RECEIPT = "DELETE FROM receipts WHERE hash = ? AND id = ? AND version = ?"
 
@@ -54,7 +63,7 @@ def page(collection: str, limit: int, after: str | None) -> tuple[str, tuple[Any
 
 
 def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -> int:
-    """At most four statements for any number of rows: most of a commit's cost is in their number."""
+    """Create and replace, documents and receipts: each kind in as few statements as can be."""
     creates: list[tuple[Any, ...]] = []
     updates: list[tuple[Any, ...]] = []
     receipt_creates: list[tuple[Any, ...]] = []
@@ -77,7 +86,7 @@ def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -
         (_UPDATE_RECEIPT, receipt_updates),
     ):
         if rows:
-            connection.executemany(sql, rows)
+            execute_many(connection, sql, rows)
     return connection.total_changes() - before
 
 
