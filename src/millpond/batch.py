@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import SnapshotCache
-from millpond.errors import AccessDenied, InternalError, Poison, StoreError, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
 from millpond.ports import Store
@@ -98,7 +98,7 @@ class Batches:
             for at, ref in enumerate(ticket.refs):
                 if ref in snapshots:
                     continue
-                doubted = bool(unsure) and ref in unsure
+                doubted = ref in unsure
                 # A letter decides by itself that nothing is written, so its absence is never taken from memory.
                 entry = None if doubted or ticket.item.letter is not None else cached(ref)
                 if entry is not None:
@@ -167,9 +167,7 @@ class Batches:
 
     async def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused, unsure: set[Ref]) -> None:
         if len(tickets) > 1:
-            middle = len(tickets) // 2
-            for half in (tickets[:middle], tickets[middle:]):
-                await self.commit(half, set(unsure))
+            await self._halve(tickets, unsure)
             return
         (ticket,) = tickets
         if ticket.item.letter is not None:
@@ -184,15 +182,20 @@ class Batches:
         """What nobody foresaw must not take neighbours along: halve until it is alone, and answer that RETRY."""
         unsure = self._forget(tickets)
         if len(tickets) > 1:
-            middle = len(tickets) // 2
-            await self._each([tickets[:middle], tickets[middle:]], unsure)
+            await self._halve(tickets, unsure)
             return
         (ticket,) = tickets
-        ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+        ticket.fail(bug)
         self._engine.report(bug)
 
+    async def _halve(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> None:
+        """One half after the other: they may share documents, and must not race each other."""
+        middle = len(tickets) // 2
+        for half in (tickets[:middle], tickets[middle:]):
+            await self.commit(half, set(unsure))
+
     async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref]) -> None:
-        """Commit the groups, each on its own; all of them end before the first error goes on."""
+        """Commit groups that share no document, at once; all of them end before the first error goes on."""
         done = await asyncio.gather(*(self.commit(group, set(unsure)) for group in groups), return_exceptions=True)
         for error in done:
             if error is not None:

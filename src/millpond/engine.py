@@ -76,6 +76,10 @@ class Ticket:
         self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
         self.refs, self.standing = refs_of(self.item)
 
+    def fail(self, bug: Exception) -> None:
+        """What nobody foresaw acknowledges nothing."""
+        self.settle(self.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+
     def settle(self, result: Result) -> None:
         if self.done is not None:
             done, self.done = self.done, None
@@ -148,9 +152,8 @@ class Engine:
             self._pump()
             if self._is_full():
                 raise Overloaded(f"the waiting room is full: {len(self._room)} waiting, {self._room_bytes} bytes")
-        loop = self._loop or self._find_loop()
         item = self.router.route(delivery, self.wall_clock(), replay=replay)
-        ticket = Ticket(item, done, loop.time() + self.rules.retry_total_max_s)
+        ticket = Ticket(item, done, self._find_loop().time() + self.rules.retry_total_max_s)
         if item.fault is not None:
             self._submit_faulty(ticket, item.fault)
             return
@@ -175,7 +178,7 @@ class Engine:
                 if await self._batches.dig(ticket, fault):
                     self._enter(ticket)
             except Exception as bug:
-                ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+                ticket.fail(bug)
                 raise
 
         def dug(task: asyncio.Task[None]) -> None:
@@ -264,7 +267,7 @@ class Engine:
             await self._batches.commit(tickets)
         except Exception as bug:
             for ticket in tickets:
-                ticket.settle(ticket.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
+                ticket.fail(bug)
             raise
         finally:
             self._busy -= refs

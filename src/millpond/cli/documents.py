@@ -14,7 +14,7 @@ from millpond.cli.options import example, json_option, load_settings, store_opti
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
 from millpond.model import Document, Ref, Snapshot
 from millpond.settings import Settings
-from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX, document_json
+from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX, document_json, split_page
 
 _COLLECTIONS = (Column("collection"), Column("docs", right=True))
 _DOCUMENTS = (Column("id"), Column("version", right=True), Column("data", clip=True))
@@ -72,7 +72,7 @@ def ls(ctx: click.Context, collection: str | None, limit: int, after: str | None
         return
     collection = collection.strip("/")
     found = asyncio.run(_page(settings, collection, limit + 1, after))
-    page, following = found[:limit], found[limit - 1].ref.id if len(found) > limit else None
+    page, following = split_page(found, limit)
     if as_json:
         print_json({"docs": [document_json(snapshot) for snapshot in page], "next": following})
     elif page:

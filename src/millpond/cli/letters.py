@@ -18,7 +18,7 @@ from millpond.letters import in_store
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.model import Delivery, Ref, Snapshot
 from millpond.settings import Settings
-from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX
+from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX, split_page
 
 _LETTERS = (
     Column("id"),
@@ -82,7 +82,7 @@ def dlq() -> None:
 def list_letters(wanted: Filter, limit: int, after: str | None, *, as_json: bool) -> None:
     """List the letters, by id."""
     found = asyncio.run(_list(load_settings(), wanted, limit + 1, after))
-    page, following = found[:limit], found[limit - 1].ref.id if len(found) > limit else None
+    page, following = split_page(found, limit)
     if as_json:
         print_json({"letters": [in_store.summary(snapshot) for snapshot in page], "next": following})
         return

@@ -22,6 +22,11 @@ def document_json(snapshot: Snapshot) -> dict[str, Any]:
     return {"collection": ref.collection, "id": ref.id, "version": str(snapshot.version), "data": snapshot.data}
 
 
+def split_page(found: list[Snapshot], limit: int) -> tuple[list[Snapshot], str | None]:
+    """A page of `limit`, and the id to go on after, of what was found when asking for one more than that."""
+    return found[:limit], found[limit - 1].ref.id if len(found) > limit else None
+
+
 class Api:
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -91,7 +96,7 @@ class Api:
             raise RequestFault(400, "invalid_query", f"limit must be a whole number from 1 to {LIMIT_MAX}")
         limit = int(text)
         found = await self._service.store.list_documents(collection, limit + 1, request.query_params.get("after"))
-        return found[:limit], found[limit - 1].ref.id if len(found) > limit else None
+        return split_page(found, limit)
 
 
 def _no_letter(key: str) -> Response:
