@@ -1,0 +1,72 @@
+"""Google's own emulators, started and ended by the tests, on free ports, each in a process group of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+START_S = 60.0
+# `.ci/run` sets it: there a missing emulator is a failure, and elsewhere one line says how to get it.
+REQUIRED = "MILLPOND_REQUIRE_EMULATORS"
+HOW_TO_GET = (
+    "needs Google's emulators: install the Google Cloud CLI and Java, then "
+    "`gcloud components install cloud-firestore-emulator pubsub-emulator beta` "
+    "(Debian: google-cloud-cli-firestore-emulator, google-cloud-cli-pubsub-emulator)"
+)
+_COMMANDS = {
+    "firestore": ["gcloud", "emulators", "firestore", "start"],
+    "pubsub": ["gcloud", "beta", "emulators", "pubsub", "start"],
+}
+
+
+@contextlib.contextmanager
+def emulator(kind: str, folder: Path) -> Iterator[str]:
+    """`firestore` or `pubsub`, running; its address as the client libraries' environment variables want it."""
+    if shutil.which("gcloud") is None or shutil.which("java") is None:
+        if os.environ.get(REQUIRED):
+            pytest.fail(HOW_TO_GET)
+        pytest.skip(HOW_TO_GET)
+    address = f"127.0.0.1:{free_port()}"
+    log = folder / f"{kind}.log"
+    with log.open("wb") as output:
+        # gcloud leaves its Java child behind when only gcloud is ended: so the group is.
+        process = subprocess.Popen(
+            [*_COMMANDS[kind], f"--host-port={address}"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_up(kind, address, process, log)
+        yield address
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_up(kind: str, address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"the {kind} emulator did not start:\n{log.read_text()}")

@@ -1,0 +1,35 @@
+"""What every folder of tests may use: Google's emulators, one of each for the whole run.
+
+They hold everything by project, so a test that takes a project of its own (`project`) has an empty one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from common.emulators import emulator
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The Firestore emulator's host and port."""
+    with emulator("firestore", tmp_path_factory.mktemp("firestore")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The Pub/Sub emulator's host and port."""
+    with emulator("pubsub", tmp_path_factory.mktemp("pubsub")) as address:
+        yield address
+
+
+@pytest.fixture
+def project() -> str:
+    """A Google Cloud project nobody else uses."""
+    return f"project-{next(_numbers)}"
