@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,16 +37,39 @@ class Setting(NamedTuple):
 
 
 _DAYS_MAX = 36_500
+GOOGLE_CERTS_URL = "https://www.googleapis.com/oauth2/v1/certs"
+FIRESTORE = "firestore"
+# 002 requires them; a laptop should not have to know them.
+_REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
 TABLE: tuple[Setting, ...] = (
-    Setting("HOST", "127.0.0.1", parse.text(), "Address to listen on."),
+    Setting("HOST", "127.0.0.1", parse.text(), "Address to listen on; on Cloud Run 0.0.0.0 unless set."),
     Setting("PORT", "8080", parse.whole(0, 65_535), "Port to listen on; 0 takes a free one."),
     Setting("STORE", "sqlite:var/millpond.db", parse.store, "Where documents live."),
-    Setting("ADMIN_TOKEN", "", parse.optional, "Bearer token that /api/* then needs.", secret=True),
-    Setting("GCP_PROJECT", "local", parse.text(), "Google Cloud project; not used by the embedded store."),
+    Setting(
+        "ADMIN_TOKEN", "", parse.optional, "Bearer token that /api/* then needs; off loopback always.", secret=True
+    ),
+    Setting(
+        "PUSH_AUDIENCE", "", parse.optional, "Audience of the tokens Pub/Sub pushes with; then each push needs one."
+    ),
+    Setting("PUSH_SERVICE_ACCOUNT", "", parse.optional, "E-mail of the service account Pub/Sub pushes as."),
+    Setting(
+        "PUSH_UNAUTHENTICATED",
+        "refuse",
+        parse.one_of("refuse", "allow"),
+        "Whether to listen off loopback without PUSH_AUDIENCE.",
+    ),
+    Setting("PUSH_CERTS_URL", GOOGLE_CERTS_URL, parse.certs_url, "Where the keys that sign tokens are published."),
+    Setting("GCP_PROJECT", "local", parse.text(), "Google Cloud project of Firestore and Pub/Sub."),
     Setting("ENV", "dev", parse.text(), "Environment, part of document ids: prod, staging, …"),
     Setting("SYSTEM_EVENTS_TOPIC", "system.events", parse.text(), "Topic of system events."),
     Setting("DEFAULT_REGION", "local", parse.text(), "Region of services that name none."),
-    Setting("FIRESTORE_DATABASE", "(default)", parse.text(), "Firestore database; not used by the embedded store."),
+    Setting("FIRESTORE_DATABASE", "(default)", parse.text(), "Firestore database."),
+    Setting(
+        "FIRESTORE_COLLECTION_PREFIX", "", parse.prefix, "Put before the name of every collection in Firestore."
+    ),
+    Setting(
+        "FIRESTORE_RPC_DEADLINE_S", "3.0", parse.number(0.1, 60), "Longest a single call to Firestore may take."
+    ),
     Setting("VIEWS", "", parse.modules, "Modules with views of your own, separated by commas."),
     Setting("ROUTES", "{}", parse.routes, "JSON: subscription → kind (whose views) and topic (as recorded)."),
     Setting("SUBSCRIPTION_TOPIC_MAP", "{}", parse.topic_map, "JSON: subscription → topic."),
@@ -80,7 +104,7 @@ TABLE: tuple[Setting, ...] = (
         "What a receipt stands for: an event, or a message.",
     ),
     Setting("RECEIPT_TTL_DAYS", "7", parse.number(0.01, _DAYS_MAX), "How long receipts are kept."),
-    Setting("EVENT_LOG", "on", parse.on_off, "Keep everything that arrived."),
+    Setting("EVENT_LOG", "auto", parse.on_off_auto, "Keep everything that arrived; auto: unless on Firestore."),
     Setting(
         "EVENT_LOG_TTL_DAYS", "off", parse.number(0.01, _DAYS_MAX, off=True), "How long; off keeps it for ever."
     ),
@@ -100,7 +124,12 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "ACCESS_DENIED", "retry", parse.one_of("retry", "dlq"), "When the store denies access; dlq needs DLQ_TOPIC."
     ),
-    Setting("DLQ_TOPIC", "", parse.optional, "Pub/Sub topic for dead letters, instead of the store."),
+    Setting(
+        "DLQ_TOPIC",
+        "",
+        parse.dlq_topic,
+        "Pub/Sub topic for dead letters instead of the store: id or path, {subscription} is filled in.",
+    ),
     Setting(
         "DLQ_PUBLISH_DEADLINE_S", "10.0", parse.number(0.1, 600), "Time to publish a dead letter to DLQ_TOPIC."
     ),
@@ -114,11 +143,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     store: str
     admin_token: str | None
+    push_audience: str | None
+    push_service_account: str | None
+    push_unauthenticated: str
+    push_certs_url: str
     gcp_project: str
     env: str
     system_events_topic: str
     default_region: str
     firestore_database: str
+    firestore_collection_prefix: str
+    firestore_rpc_deadline_s: float
     views: tuple[str, ...]
     routes: dict[str, dict[str, str]]
     subscription_topic_map: dict[str, str]
@@ -155,6 +190,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return round(self.max_future_skew_s * timestamps.SECOND_US)
 
     @property
+    def is_exposed(self) -> bool:
+        """Whether others than this machine can reach HOST."""
+        if self.host == "localhost":
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return True
+
+    def check_exposure(self) -> None:
+        """Refuse to take messages from anybody who can reach us."""
+        if self.is_exposed and self.push_audience is None and self.push_unauthenticated == "refuse":
+            raise SettingsError(
+                "HOST",
+                self.host,
+                "others can reach it, and would be believed: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, "
+                "or PUSH_UNAUTHENTICATED=allow where something in front checks who calls",
+            )
+
+    @property
     def store_path(self) -> Path | None:
         """The embedded store's file, or None where nothing is kept."""
         return Path(self.store.removeprefix("sqlite:")) if self.store.startswith("sqlite:") else None
@@ -187,6 +242,7 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
     """The settings of `environment` (os.environ) with `overrides` from the command line on top."""
     environment = os.environ if environment is None else environment
     overrides = overrides or {}
+    on_cloud_run = "K_SERVICE" in environment
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for setting in TABLE:
@@ -195,12 +251,17 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
             text, origin = overrides[setting.name], "command line"
         elif setting.name in environment:
             text, origin = environment[setting.name], "environment"
+        elif setting.name == "HOST" and on_cloud_run:
+            text, origin = "0.0.0.0", "Cloud Run"  # noqa: S104 - where it listens, and behind its front end
         try:
             values[setting.field] = setting.parse(text)
         except ValueError as error:
             raise SettingsError(setting.name, text, f"must be {error}") from None
         origins[setting.name] = origin
-    _check_together(values, on_cloud_run="K_SERVICE" in environment)
+    if values["event_log"] is None:
+        values["event_log"] = values["store"] != FIRESTORE
+    _check_together(values, on_cloud_run=on_cloud_run)
+    _check_cloud(values, origins, emulated="PUBSUB_EMULATOR_HOST" in environment)
     return Settings(origins=origins, **values)
 
 
@@ -217,17 +278,30 @@ def _check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
             values["receipt_ttl_days"],
             "must be longer than MAX_FUTURE_SKEW_S, or no tally can count",
         )
-    if values["dlq_topic"] is not None:
-        raise SettingsError(
-            "DLQ_TOPIC",
-            values["dlq_topic"],
-            "must be unset: this store keeps dead letters itself (millpond dlq list)",
-        )
-    if values["access_denied"] == "dlq":
-        raise SettingsError("ACCESS_DENIED", "dlq", "must be retry: this store has no DLQ topic to turn to")
     if values["firestore_retry_initial_backoff_s"] > values["firestore_retry_max_backoff_s"]:
         raise SettingsError(
             "FIRESTORE_RETRY_INITIAL_BACKOFF_S",
             values["firestore_retry_initial_backoff_s"],
             "must be at most FIRESTORE_RETRY_MAX_BACKOFF_S",
+        )
+
+
+def _check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulated: bool) -> None:
+    if values["store"] == FIRESTORE:
+        for name in _REQUIRED_ON_FIRESTORE:
+            if origins[name] == "default":
+                raise SettingsError(name, "", "must be set where STORE=firestore")
+    topic = values["dlq_topic"]
+    if topic is not None and "/" not in topic and origins["GCP_PROJECT"] == "default" and not emulated:
+        raise SettingsError("DLQ_TOPIC", topic, "must be a path, projects/P/topics/T, unless GCP_PROJECT is set")
+    if values["access_denied"] == "dlq" and topic is None:
+        raise SettingsError(
+            "ACCESS_DENIED", "dlq", "must be retry unless DLQ_TOPIC is set, or the messages would be lost"
+        )
+    if (values["push_audience"] is None) != (values["push_service_account"] is None):
+        given, missing = ("PUSH_AUDIENCE", "PUSH_SERVICE_ACCOUNT")
+        if values["push_audience"] is None:
+            given, missing = missing, given
+        raise SettingsError(
+            given, values[given.lower()], f"must be accompanied by {missing}: a token alone proves little"
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -76,10 +78,48 @@ def on_off(value: str) -> bool:
     return words[value.strip().lower()]
 
 
+def on_off_auto(value: str) -> bool | None:
+    """None stands for auto: the store decides."""
+    if value.strip().lower() == "auto":
+        return None
+    try:
+        return on_off(value)
+    except ValueError:
+        raise ValueError("on, off or auto") from None
+
+
 def store(value: str) -> str:
-    if value == "memory" or (value.startswith("sqlite:") and value.removeprefix("sqlite:").strip()):
+    if value in {"memory", "firestore"} or (value.startswith("sqlite:") and value.removeprefix("sqlite:").strip()):
         return value
-    raise ValueError("sqlite:PATH, or memory (nothing is kept)")
+    raise ValueError("sqlite:PATH, firestore, or memory (nothing is kept)")
+
+
+def prefix(value: str) -> str:
+    """What may stand before any collection name without making it illegal."""
+    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})?", value.strip()):
+        raise ValueError("up to 100 letters, digits, _, - and ., beginning with a letter or a digit")
+    return value.strip()
+
+
+def dlq_topic(value: str) -> str | None:
+    """A topic id or path, in which `{subscription}` stands for the short name of the message's subscription."""
+    text = value.strip()
+    if not text:
+        return None
+    filled = text.replace("{subscription}", "subscription")
+    if re.fullmatch(r"(projects/[a-z0-9.:-]+/topics/)?(?!goog)[A-Za-z][A-Za-z0-9_.~+%-]{2,254}", filled):
+        return text
+    raise ValueError(
+        "a topic id or projects/P/topics/T, where {subscription} may stand for the subscription's name"
+    )
+
+
+def certs_url(value: str) -> str:
+    """https, because who answers there decides whom we believe; plain http only on this machine, for tests."""
+    parts = urlsplit(value.strip())
+    if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname == "127.0.0.1")):
+        return value.strip()
+    raise ValueError("an https URL (http only to 127.0.0.1)")
 
 
 def modules(value: str) -> tuple[str, ...]:

@@ -170,6 +170,12 @@ WRONG: dict[str, tuple[str, ...]] = {
     "VIEW_ERROR_PARK_AFTER_S": (*NUMBERS, "31536001"),
     "RECEIPTS": ("", "both", "off"),
     "RECEIPT_TTL_DAYS": (*NUMBERS, "0", "off"),
+    "FIRESTORE_COLLECTION_PREFIX": ("a/b", "__x", ".", "ü", "x" * 101),
+    "FIRESTORE_RPC_DEADLINE_S": (*NUMBERS, "0", "61"),
+    "PUSH_AUDIENCE": ("https://pond.example/pubsub/push",),
+    "PUSH_SERVICE_ACCOUNT": ("push@p.iam.gserviceaccount.com",),
+    "PUSH_UNAUTHENTICATED": ("", "yes", "Allow"),
+    "PUSH_CERTS_URL": ("", "http://keys.example/", "ftp://127.0.0.1/", "https://"),
     "EVENT_LOG": WORDS,
     "EVENT_LOG_TTL_DAYS": ("many", "-1", "nan", "0", "36501", "never"),
     "OPS_SERVICE_ID": ("", "region", "ENV_SERVICE"),
@@ -181,7 +187,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "SIGNALS_ID": ("", "nested"),
     "SIGNALS_DISTINCT_BY_VERSION": WORDS,
     "ACCESS_DENIED": ("", "drop", "dlq"),
-    "DLQ_TOPIC": ("dead-letters",),
+    "DLQ_TOPIC": ("dead-letters", "projects/p/subscriptions/s", "a", "goog-letters", "{topic}.dlq", "a b"),
     "DLQ_PUBLISH_DEADLINE_S": (*NUMBERS, "0", "601"),
 }
 # Found out only when the service is built, not when the text is read.
@@ -217,10 +223,27 @@ def test_a_wrong_value_is_refused(name: str, value: str) -> None:
     ("environment", "named"),
     [
         ({"K_SERVICE": "pond"}, "STORE"),
+        ({"STORE": "firestore"}, "GCP_PROJECT"),
+        ({"STORE": "firestore", "GCP_PROJECT": "p"}, "ENV"),
+        ({"STORE": "firestore", "GCP_PROJECT": "p", "ENV": "e"}, "SYSTEM_EVENTS_TOPIC"),
+        (
+            {"STORE": "firestore", "GCP_PROJECT": "p", "ENV": "e", "SYSTEM_EVENTS_TOPIC": "t"},
+            "DEFAULT_REGION",
+        ),
+        ({"PUSH_AUDIENCE": "a"}, "PUSH_SERVICE_ACCOUNT"),
         ({"RECEIPT_TTL_DAYS": "0.01", "MAX_FUTURE_SKEW_S": "3600"}, "RECEIPT_TTL_DAYS"),
         ({"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "2", "FIRESTORE_RETRY_MAX_BACKOFF_S": "1"}, "MAX_BACKOFF_S"),
     ],
-    ids=["a disk that is memory", "receipts shorter than the skew", "a first pause over the longest"],
+    ids=[
+        "a disk that is memory",
+        "no project on Firestore",
+        "no environment on Firestore",
+        "no system topic on Firestore",
+        "no region on Firestore",
+        "an audience without an account",
+        "receipts shorter than the skew",
+        "a first pause over the longest",
+    ],
 )
 def test_values_that_do_not_go_together(environment: dict[str, str], named: str) -> None:
     """Each may be right alone; together they are refused in the same words."""
