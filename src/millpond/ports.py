@@ -38,6 +38,9 @@ class Store(Protocol):
 class Catalog(Protocol):
     """What people look at. Never used to decide what becomes of an event."""
 
+    # Whether what has expired goes away without `sweep`.
+    expires_by_itself: bool
+
     async def collections(self) -> list[tuple[str, int]]:
         """Every collection path that holds documents, and how many."""
 

@@ -12,14 +12,14 @@ from typing import BinaryIO
 
 from millpond import timestamps
 from millpond.engine import Engine
-from millpond.errors import StoreError
+from millpond.errors import SettingsError, StoreError
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Ref, Result
 from millpond.ports import StoreWithCatalog
 from millpond.route import Router
-from millpond.settings import Settings
+from millpond.settings import FIRESTORE, Settings
 from millpond.settle import settle_replay
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
@@ -30,10 +30,29 @@ _PROBE = Ref("ops_services", "probe")
 
 
 def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
+    if settings.store == FIRESTORE:
+        return _open_firestore(settings)
     path = settings.store_path
     if path is None:
         return MemoryStore(keeps_log=settings.event_log)
     return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
+
+
+def _open_firestore(settings: Settings) -> StoreWithCatalog:
+    """Imported only here: an embedded store needs none of Google's libraries, nor the second they take to load."""
+    try:
+        from millpond.stores.firestore import FirestoreStore  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError("STORE", FIRESTORE, f"needs pip install 'millpond[gcp]' ({error})") from None
+    days = settings.event_log_ttl_days
+    return FirestoreStore(
+        project=settings.gcp_project,
+        database=settings.firestore_database,
+        prefix=settings.firestore_collection_prefix,
+        deadline_s=settings.firestore_rpc_deadline_s,
+        keeps_log=settings.event_log,
+        log_keep=None if days is None else round(days * timestamps.DAY_US),
+    )
 
 
 class Service:
@@ -86,8 +105,8 @@ class Service:
         return True
 
     async def sweep_for_ever(self) -> None:
-        """Delete what has expired, in small bites, once a minute."""
-        while True:
+        """Delete what has expired, in small bites, once a minute, where the store does not do it itself."""
+        while not self.store.expires_by_itself:
             await asyncio.sleep(SWEEP_EVERY_S)
             try:
                 await self.sweep()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from millpond.ports import StoreWithCatalog
+from millpond.stores.firestore import FirestoreStore
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
 
@@ -17,9 +18,19 @@ T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any]) -> Iterator[StoreWithCatalog]:
-    opened: StoreWithCatalog = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "pond.db")
+@pytest.fixture(params=["memory", "sqlite", "firestore", "firestore with a prefix"])
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StoreWithCatalog]:
+    opened: StoreWithCatalog
+    if request.param == "memory":
+        opened = MemoryStore()
+    elif request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "pond.db")
+    else:
+        monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
+        prefix = "pre." if "prefix" in request.param else ""
+        opened = FirestoreStore(project=request.getfixturevalue("project"), prefix=prefix, keeps_log=True)
     yield opened
     run(opened.close())
 

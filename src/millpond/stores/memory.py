@@ -13,6 +13,7 @@ from millpond.shape import check_ref, decode_document, encode_document, patched
 
 class MemoryStore:
     commits_in_flight_max = 8
+    expires_by_itself = False
 
     def __init__(self, *, keeps_log: bool = True) -> None:
         self.keeps_log = keeps_log

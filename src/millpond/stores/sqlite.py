@@ -40,6 +40,7 @@ _SWEEP_ROWS = 1_000
 
 class SqliteStore:
     commits_in_flight_max = 1
+    expires_by_itself = False
 
     def __init__(self, path: Path | str, *, keeps_log: bool = True, read_only: bool = False) -> None:
         self.keeps_log = keeps_log

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
-from millpond.model import Delivery, LogEntry, Outcome, Result, ViewResult
+from millpond.model import LogEntry, Outcome
+from millpond.stores.log_body import decode_entry, encode_body
 from millpond.stores.sqlite_many import execute_many
 
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
 FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
 _INSERT = f"INSERT INTO events({_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 
 
 def append(connection: apsw.Connection, log: Sequence[LogEntry]) -> None:
@@ -51,39 +48,12 @@ def sweep(connection: apsw.Connection, before: int, limit: int) -> int:
 
 
 def decode_row(row: Sequence[Any]) -> LogEntry:
-    message_id, topic, event_id, arrived_at, outcome, body = row
-    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views = _decode(body)
-    delivery = Delivery(
-        message_id=message_id,
-        publish_time=published,
-        data=data,
-        attributes=attributes,
-        subscription=subscription,
-        ordering_key=ordering_key,
-        attempt=attempt,
-        data_fault=fault,
-    )
-    results = [ViewResult(v[0], v[1], Outcome(v[2]), *v[3:]) for v in views]
-    result = Result(Outcome(outcome), reason, topic, results, buried=outcome == Outcome.POISON)
-    return LogEntry(delivery=delivery, topic=topic, event_id=event_id, arrived_at=arrived_at, result=result)
+    return decode_entry(*row)
 
 
 def _encode_row(entry: LogEntry) -> tuple[Any, ...]:
-    delivery, result = entry.delivery, entry.result
-    body = _encode(
-        (
-            delivery.publish_time,
-            delivery.data,
-            delivery.attributes,
-            delivery.subscription,
-            delivery.ordering_key,
-            delivery.attempt,
-            delivery.data_fault,
-            result.reason,
-            [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
-        )
-    )
-    return (delivery.message_id, entry.topic, entry.event_id, entry.arrived_at, str(result.outcome), body)
+    outcome = str(entry.result.outcome)
+    return (entry.delivery.message_id, entry.topic, entry.event_id, entry.arrived_at, outcome, encode_body(entry))
 
 
 def _remove_poison(connection: apsw.Connection, message_id: str) -> None:

@@ -1,0 +1,214 @@
+"""What people look at, on Firestore: queries and counts. Nothing here decides what becomes of an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
+from google.cloud.firestore_v1.types import (
+    RunAggregationQueryRequest,
+    RunAggregationQueryResponse,
+    RunQueryRequest,
+    RunQueryResponse,
+)
+
+from millpond import timestamps
+from millpond.model import Committed, Conflict, Delete, LogEntry, Outcome, Snapshot, Write
+from millpond.stores import firestore_log
+from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
+from millpond.stores.firestore_names import LOG_COLLECTION, Names
+from millpond.stores.firestore_values import decode_fields, encode_value, get_time
+
+# People wait longer than a commit may.
+_QUERY_S = 30.0
+_SWEPT_AT_ONCE = 300
+# Collections below documents are looked for under this many documents of each collection.
+_LOOKED_UNDER = 100
+_QUERY = RunQueryRequest.pb()
+_COUNT = RunAggregationQueryRequest.pb()
+Filter = tuple[str, str, Any]
+
+
+class FirestoreCatalog:
+    """The `Catalog` port; `FirestoreStore` adds the two methods that matter."""
+
+    names: Names
+
+    @property
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        raise NotImplementedError
+
+    def client(self) -> FirestoreAsyncClient:
+        raise NotImplementedError
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        raise NotImplementedError
+
+    async def collections(self) -> list[tuple[str, int]]:
+        """Top-level collections, and those below the first hundred documents of each, with their counts."""
+        found: list[str] = []
+        level = await self._collection_ids("")
+        while level:
+            found += level
+            below = await asyncio.gather(*(self._below(collection) for collection in level))
+            level = [name for names in below for name in names]
+        counts = await asyncio.gather(*(self._count(collection) for collection in found))
+        return sorted((name, count) for name, count in zip(found, counts, strict=True) if count)
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        return await self._query(collection, limit=limit, after=after)
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
+        by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", any_id))
+        found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
+        return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        """Counted by the service, topic by topic: nothing is read but one document per topic."""
+        counts: dict[str, dict[str, int]] = {}
+        topic = await self._next_topic(None)
+        while topic is not None:
+            is_topic = ("topic", "EQUAL", topic)
+            numbers = await asyncio.gather(
+                *(self._count(LOG_COLLECTION, is_topic, ("outcome", "EQUAL", str(o))) for o in Outcome)
+            )
+            counts[topic] = {str(o): n for o, n in zip(Outcome, numbers, strict=True) if n}
+            topic = await self._next_topic(topic)
+        return counts
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        """Delete what has expired. For emulators: the service has TTL policies, and does it itself."""
+        expired = ("expireAt", "LESS_THAN_OR_EQUAL", timestamps.to_datetime(now))
+        swept = 0
+        for collection, _ in await self.collections():
+            swept += await self._delete(await self._query(collection, expired, limit=_SWEPT_AT_ONCE))
+        if events_before is not None:
+            old = ("arrivedAt", "LESS_THAN", timestamps.to_datetime(events_before))
+            swept += await self._delete(await self._query(LOG_COLLECTION, old, limit=_SWEPT_AT_ONCE))
+        return swept
+
+    async def earlier_entries(self, log: Sequence[LogEntry]) -> list[Snapshot]:
+        """What the log holds of the messages that are being replayed."""
+        found: list[Snapshot] = []
+        for message_id in {entry.delivery.message_id for entry in log if entry.replay}:
+            found += await self._query(LOG_COLLECTION, ("messageId", "EQUAL", message_id))
+        return found
+
+    async def _delete(self, snapshots: Sequence[Snapshot]) -> int:
+        deletes = [Delete(found.ref, found.version) for found in snapshots if found.version is not None]
+        # Somebody was quicker: what is left is swept the next time.
+        return len(deletes) if isinstance(await self.commit(deletes), Committed) else 0
+
+    async def _next_topic(self, after: str | None) -> str | None:
+        filters = () if after is None else (("topic", "GREATER_THAN", after),)
+        page = await self._query(LOG_COLLECTION, *filters, order_by="topic", limit=1)
+        return (page[0].data or {})["topic"] if page else None
+
+    async def _below(self, collection: str) -> list[str]:
+        parents = await self._list_names(collection)
+        ids = await asyncio.gather(*(self._collection_ids(f"{collection}/{parent}") for parent in parents))
+        return [name for names in ids for name in names]
+
+    async def _collection_ids(self, document: str) -> list[str]:
+        """The collections below a document, or at the top where it is empty, by the paths we give them."""
+        parent = self.names.root
+        if document:
+            above, last = self.names.parent(document)
+            parent = f"{above}/{last}"
+        try:
+            pager = await self.client().list_collection_ids(
+                parent=parent, retry=None, timeout=_QUERY_S, metadata=self.metadata
+            )
+            ids = [collection_id async for collection_id in pager]
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing collections") from error
+        if document:
+            return [f"{document}/{collection_id}" for collection_id in ids]
+        return [name for name in map(self.names.collection, ids) if name is not None]
+
+    async def _list_names(self, collection: str) -> list[str]:
+        """Ids of documents, those included that exist only as parents."""
+        parent, collection_id = self.names.parent(collection)
+        request = {
+            "parent": parent,
+            "collection_id": collection_id,
+            "page_size": _LOOKED_UNDER,
+            "show_missing": True,
+            "mask": {"field_paths": ["__name__"]},
+        }
+        try:
+            pager = await self.client().list_documents(
+                request=request, retry=None, timeout=_QUERY_S, metadata=self.metadata
+            )
+            page = await anext(pager.pages)
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing documents") from error
+        return [document.name.rpartition("/")[2] for document in page.documents]
+
+    async def _count(self, collection: str, *filters: Filter) -> int:
+        parent, query = self._structured(collection, filters)
+        request = _COUNT(parent=parent)
+        request.structured_aggregation_query.structured_query.CopyFrom(query)
+        request.structured_aggregation_query.aggregations.add(alias="n").count.SetInParent()
+        try:
+            answers = await self.client().run_aggregation_query(
+                request=RunAggregationQueryRequest.wrap(request),
+                retry=None,
+                timeout=_QUERY_S,
+                metadata=self.metadata,
+            )
+            async for answer in answers:
+                fields = RunAggregationQueryResponse.pb(answer).result.aggregate_fields
+                return int(fields["n"].integer_value)
+        except CLIENT_ERRORS as error:
+            raise translate(error, "counting") from error
+        return 0
+
+    async def _query(
+        self,
+        collection: str,
+        *filters: Filter,
+        order_by: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[Snapshot]:
+        parent, query = self._structured(collection, filters)
+        if order_by is not None or not filters:
+            query.order_by.add(direction="ASCENDING").field.field_path = order_by or "__name__"
+        if limit is not None:
+            query.limit.value = limit
+        if after is not None:
+            above, last = self.names.parent(collection)
+            query.start_at.values.add(reference_value=f"{above}/{last}/{after}")
+        request = _QUERY(parent=parent)
+        request.structured_query.CopyFrom(query)
+        found = []
+        try:
+            answers = await self.client().run_query(
+                request=RunQueryRequest.wrap(request), retry=None, timeout=_QUERY_S, metadata=self.metadata
+            )
+            async for answer in answers:
+                raw = RunQueryResponse.pb(answer)
+                if raw.HasField("document"):
+                    document = raw.document
+                    ref = self.names.ref(document.name)
+                    found.append(Snapshot(ref, get_time(document.update_time), decode_fields(document.fields)))
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing") from error
+        return found
+
+    def _structured(self, collection: str, filters: Sequence[Filter]) -> tuple[str, Any]:
+        parent, collection_id = self.names.parent(collection)
+        query = _QUERY().structured_query
+        query.from_.add(collection_id=collection_id)
+        if filters:
+            query.where.composite_filter.op = 1
+        for name, operation, value in filters:
+            one = query.where.composite_filter.filters.add().field_filter
+            one.field.field_path = name
+            one.op = one.Operator.Value(operation)
+            encode_value(one.value, value)
+        return parent, query

@@ -1,0 +1,54 @@
+"""gRPC status → what it means to us. The only place that looks at a client exception."""
+
+from __future__ import annotations
+
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.exceptions import GoogleAuthError
+from grpc import StatusCode
+
+from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+
+# Nothing was applied, because a document is not what the commit says it is. Another emulator, and the documents
+# for the same thing, say NOT_FOUND or FAILED_PRECONDITION where this one says ALREADY_EXISTS: all alike to us.
+_PRECONDITION = frozenset(
+    {StatusCode.ALREADY_EXISTS, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED}
+)
+# Our request, as it is, will never be taken.
+_REFUSED = frozenset({StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE})
+# Only people can mend it: who we are, what we may do, or what was never set up.
+_DENIED = frozenset(
+    {
+        StatusCode.PERMISSION_DENIED,
+        StatusCode.UNAUTHENTICATED,
+        StatusCode.NOT_FOUND,
+        StatusCode.FAILED_PRECONDITION,
+        StatusCode.UNIMPLEMENTED,
+    }
+)
+_TEXT_CHARS_MAX = 300
+CLIENT_ERRORS = (GoogleAPICallError, GoogleAuthError)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether a *commit* failed by a precondition or by contention: read again, plan again."""
+    return isinstance(error, GoogleAPICallError) and error.grpc_status_code in _PRECONDITION
+
+
+def translate(error: Exception, doing: str) -> StoreError:
+    """Our error for a client's. Conflicts of a commit are values, and never come here.
+
+    Whatever is not plainly a refusal may have been applied: `Unavailable` says try again, and read first.
+    """
+    code = error.grpc_status_code if isinstance(error, GoogleAPICallError) else StatusCode.UNAUTHENTICATED
+    name = code.name if code is not None else "UNKNOWN"
+    text = f"Firestore, {doing}: {name}: {_text(error)}"
+    if code in _REFUSED:
+        return WriteRefused(text, code=name)
+    if code in _DENIED:
+        return AccessDenied(text, code=name)
+    return Unavailable(text, code=name)
+
+
+def _text(error: Exception) -> str:
+    text = error.message if isinstance(error, GoogleAPICallError) else str(error)
+    return " ".join(str(text).split())[:_TEXT_CHARS_MAX]

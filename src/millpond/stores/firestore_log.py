@@ -1,0 +1,80 @@
+"""The event log on Firestore: one document per message, in the same commit as what the message led to."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from millpond import timestamps
+from millpond.ids import encode_id
+from millpond.model import Delete, LogEntry, Outcome, Put, Ref, Snapshot
+from millpond.stores.firestore_names import LOG_COLLECTION
+from millpond.stores.log_body import decode_entry, encode_body
+
+# Beside the other fields of a document that may have 1 MiB.
+_BODY_BYTES_MAX = 900_000
+_TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
+
+
+class Entry(NamedTuple):
+    """A log entry on its way into a commit."""
+
+    ref: Ref
+    write: Put | Delete
+
+
+def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: int | None) -> list[Entry]:
+    """`earlier` are the entries that messages replayed in `log` left before: a poison entry gives way."""
+    writes: dict[Ref, Put | Delete] = {}
+    taken: dict[Ref, Snapshot] = {snapshot.ref: snapshot for snapshot in earlier}
+    for found in earlier:
+        if _is_poison(found) and found.version is not None:
+            writes[found.ref] = Delete(found.ref, found.version)
+    for entry in log:
+        ref = entry_ref(entry)
+        found_before = taken.get(ref)
+        if found_before is not None and not _is_poison(found_before):
+            continue
+        if isinstance(writes.get(ref), Put):
+            # A later copy of a message within one commit is passed over like any other.
+            continue
+        base = found_before.version if found_before is not None else None
+        writes[ref] = Put(ref, base, _document(entry, keep), checked=True)
+    return [Entry(ref, write) for ref, write in writes.items()]
+
+
+def entry_ref(entry: LogEntry) -> Ref:
+    """Message ids are unique within a topic, not beyond."""
+    return Ref(LOG_COLLECTION, encode_id(entry.delivery.message_id, entry.topic or "-"))
+
+
+def decode_snapshot(snapshot: Snapshot) -> LogEntry:
+    data = snapshot.data or {}
+    arrived_at = timestamps.from_datetime(data["arrivedAt"])
+    body = zlib.decompress(data["body"])
+    return decode_entry(data["messageId"], data["topic"], data["eventId"], arrived_at, data["outcome"], body)
+
+
+def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
+    body = zlib.compress(encode_body(entry), level=1)
+    if len(body) > _BODY_BYTES_MAX:
+        delivery = msgspec.structs.replace(entry.delivery, data=None, data_fault=_TOO_LARGE)
+        body = zlib.compress(encode_body(msgspec.structs.replace(entry, delivery=delivery)), level=1)
+    document: dict[str, object] = {
+        "messageId": entry.delivery.message_id,
+        "eventId": entry.event_id,
+        "topic": entry.topic,
+        "outcome": str(entry.result.outcome),
+        "arrivedAt": timestamps.to_datetime(entry.arrived_at),
+        "body": body,
+    }
+    if keep is not None:
+        document["expireAt"] = timestamps.to_datetime(entry.arrived_at + keep)
+    return document
+
+
+def _is_poison(snapshot: Snapshot) -> bool:
+    return (snapshot.data or {}).get("outcome") == Outcome.POISON
