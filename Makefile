@@ -29,18 +29,28 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 test: check ## every fast test, after ruff and mypy
 	$(BIN)/pytest
 
-check: install ## ruff and mypy --strict
+check: install ## ruff, mypy --strict and terraform fmt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v terraform > /dev/null; then \
+		echo "terraform fmt -check -recursive infra/terraform" && terraform fmt -check -diff -recursive infra/terraform; \
+	elif [ -n "$$CI$$MILLPOND_REQUIRE_EMULATORS" ]; then \
+		echo "terraform is missing: terraform fmt -check could not run" >&2; exit 1; \
+	else \
+		echo "skipped: terraform fmt -check, because terraform is not installed"; \
+	fi
 
 format: install ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# All of it for developers, what a server needs, and what builds the wheel: the same versions in each.
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock: ## resolve the dependencies anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra gcp --constraint requirements.lock --output-file requirements.run.lock pyproject.toml
+	echo hatchling | $(LOCK) --constraint requirements.lock --output-file requirements.build.lock -
 
 bench: install ## measure the durable path against an empty handler and write docs/benchmarks.md (needs wrk)
 	$(BIN)/python benchmarks/bench.py

@@ -1,0 +1,47 @@
+locals {
+  push_path = "/pubsub/push"
+  # Known before the service exists, so that the service can be told which audience to expect.
+  push_audience = "https://${var.name}-${data.google_project.this.number}.${var.region}.run.app${local.push_path}"
+
+  push_subscriptions = { for name, s in var.subscriptions : name => s if s.delivery == "push" }
+  pull_subscriptions = { for name, s in var.subscriptions : name => s if s.delivery == "pull" }
+  topics             = toset([for s in values(var.subscriptions) : s.topic])
+
+  # Pub/Sub moves messages to DLQs, and mints push tokens, as this account.
+  pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
+
+  # What every process is told. docs/settings.md says what each means.
+  env = merge(
+    {
+      STORE               = "firestore"
+      GCP_PROJECT         = var.project
+      ENV                 = var.environment
+      SYSTEM_EVENTS_TOPIC = var.system_events_topic
+      DEFAULT_REGION      = var.region
+      FIRESTORE_DATABASE  = var.firestore_database
+      # Poison is kept at once and never retried; the DLQs are for what 20 deliveries could not settle.
+      POISON_POLICY = "park"
+      # So that producers need not name the topic in every message.
+      ROUTES = jsonencode({
+        for name, s in var.subscriptions : name => { kind = coalesce(s.kind, s.topic), topic = s.topic }
+      })
+    },
+    var.collection_prefix == "" ? {} : { FIRESTORE_COLLECTION_PREFIX = var.collection_prefix },
+    var.letters == "store" ? {} : { DLQ_TOPIC = "{subscription}.dlq" },
+  )
+
+  push_env = merge(
+    local.env,
+    { CONSUMER_QUEUE_SIZE = tostring(var.concurrency) },
+    # Cloud Run lets nobody in but the push account, and may hand a token on without its signature: then a
+    # second check could only fail.
+    var.verify_push ? {
+      PUSH_UNAUTHENTICATED = "refuse"
+      PUSH_AUDIENCE        = local.push_audience
+      PUSH_SERVICE_ACCOUNT = google_service_account.push.email
+    } : { PUSH_UNAUTHENTICATED = "allow" },
+  )
+
+  # The workers listen for health checks; IAM names nobody who may call them.
+  pull_env = merge(local.env, { PUSH_UNAUTHENTICATED = "allow" })
+}

@@ -1,0 +1,19 @@
+output "service_url" {
+  description = "Where the push service answers, to those whom IAM lets in."
+  value       = google_cloud_run_v2_service.push.uri
+}
+
+output "push_audience" {
+  description = "The audience of Pub/Sub's tokens."
+  value       = local.push_audience
+}
+
+output "topics" {
+  description = "Where producers publish."
+  value       = { for name, topic in google_pubsub_topic.events : name => topic.id }
+}
+
+output "dlq_subscriptions" {
+  description = "Where to look for what could not be delivered."
+  value       = { for name, subscription in google_pubsub_subscription.dlq : name => subscription.id }
+}

@@ -1,0 +1,186 @@
+# Without a default: differs between environments and stands in environments/*.tfvars. Only `image` changes with
+# every release and is given on the command line.
+
+variable "project" {
+  description = "Google Cloud project, of this environment alone."
+  type        = string
+}
+
+variable "environment" {
+  description = "ENV: part of document ids."
+  type        = string
+}
+
+variable "region" {
+  description = "Where the services run; also DEFAULT_REGION."
+  type        = string
+}
+
+variable "firestore_location" {
+  description = "Where documents live: a region, or nam5, eur3. It can never be changed."
+  type        = string
+}
+
+variable "image" {
+  description = "The container image, by digest: …/millpond@sha256:…"
+  type        = string
+
+  validation {
+    condition     = can(regex("@sha256:[0-9a-f]{64}$", var.image))
+    error_message = "Name the image by digest, so that what was tried is what runs."
+  }
+}
+
+variable "min_instances" {
+  description = "Push instances kept warm. 0 also gives them CPU during requests only."
+  type        = number
+}
+
+variable "max_instances" {
+  description = "Most push instances."
+  type        = number
+}
+
+variable "pull_instances" {
+  description = "Pull workers, always running. None are made without a pull subscription."
+  type        = number
+
+  validation {
+    condition     = var.pull_instances >= 1
+    error_message = "At least 1: make a subscription push to do without workers."
+  }
+}
+
+variable "protected" {
+  description = "Refuse to delete services and database, and keep seven days of database history."
+  type        = bool
+}
+
+# The same everywhere, unless an environment says otherwise.
+
+variable "name" {
+  description = "Name of the push service, and start of the other names."
+  type        = string
+  default     = "millpond"
+
+  validation {
+    # Service account ids have at most 30 characters, and `-runtime` is added.
+    condition     = can(regex("^[a-z][a-z0-9-]{2,20}[a-z0-9]$", var.name))
+    error_message = "Must be 4 to 22 lower-case letters, digits and hyphens, starting with a letter."
+  }
+}
+
+variable "system_events_topic" {
+  description = "SYSTEM_EVENTS_TOPIC: the kind of the system events' subscription."
+  type        = string
+  default     = "system.events"
+}
+
+variable "subscriptions" {
+  description = "Subscription to its topic, delivery (push or pull) and kind: the topic its views know, where the Pub/Sub topic has another name."
+  type = map(object({
+    topic    = string
+    delivery = string
+    kind     = optional(string)
+  }))
+  default = {
+    "millpond-system-events"    = { topic = "system.events", delivery = "push" }
+    "millpond-ingest-heartbeat" = { topic = "ingest-heartbeat", delivery = "push" }
+    "millpond-market-ticks"     = { topic = "market-ticks", delivery = "pull" }
+    "millpond-market-bars-1m"   = { topic = "market-bars-1m", delivery = "push" }
+    "millpond-trade-signals"    = { topic = "trade-signals", delivery = "push" }
+  }
+
+  validation {
+    condition     = alltrue([for s in values(var.subscriptions) : contains(["push", "pull"], s.delivery)])
+    error_message = "delivery must be push or pull."
+  }
+}
+
+variable "max_delivery_attempts" {
+  description = "Deliveries before Pub/Sub gives a message to the DLQ. Ten would end within an outage of an hour."
+  type        = number
+  default     = 20
+
+  validation {
+    condition     = var.max_delivery_attempts >= 5 && var.max_delivery_attempts <= 100
+    error_message = "Pub/Sub allows 5 to 100."
+  }
+}
+
+variable "letters" {
+  description = "Where poison is buried: store (dead_letters, with look, replay and purge) or topic (the subscription's DLQ)."
+  type        = string
+  default     = "store"
+
+  validation {
+    condition     = contains(["store", "topic"], var.letters)
+    error_message = "letters must be store or topic."
+  }
+}
+
+variable "create_database" {
+  description = "Make the Firestore database; false where it exists already."
+  type        = bool
+  default     = true
+}
+
+variable "firestore_database" {
+  description = "FIRESTORE_DATABASE."
+  type        = string
+  default     = "(default)"
+}
+
+variable "collection_prefix" {
+  description = "FIRESTORE_COLLECTION_PREFIX: put before the name of every top-level collection."
+  type        = string
+  default     = ""
+}
+
+variable "concurrency" {
+  description = "Requests at once per push instance; also CONSUMER_QUEUE_SIZE, so that Cloud Run adds an instance before one refuses."
+  type        = number
+  default     = 64
+}
+
+variable "cpu" {
+  description = "CPUs of an instance. Millpond is one process on one core."
+  type        = string
+  default     = "1"
+}
+
+variable "memory" {
+  description = "Memory of an instance."
+  type        = string
+  default     = "512Mi"
+}
+
+variable "ingress" {
+  description = "Who reaches the push service at all: INGRESS_TRAFFIC_INTERNAL_ONLY lets Pub/Sub of this project in; INGRESS_TRAFFIC_ALL lets operators use the API from outside. Either way IAM decides."
+  type        = string
+  default     = "INGRESS_TRAFFIC_INTERNAL_ONLY"
+}
+
+variable "verify_push" {
+  description = "Millpond checks Pub/Sub's tokens too, after Cloud Run did. Try it in one environment first: docs/deploy.md."
+  type        = bool
+  default     = false
+}
+
+variable "admin_token_secret" {
+  description = "Secret Manager secret that holds ADMIN_TOKEN. Made by hand, so that its value is never in Terraform's state."
+  type        = string
+  default     = "millpond-admin-token"
+}
+
+variable "publishers" {
+  description = "Members who may publish to the topics, such as serviceAccount:feed@example.iam.gserviceaccount.com."
+  type        = set(string)
+  default     = []
+}
+
+variable "operators" {
+  description = "Members who may call the push service's API and read the DLQs."
+  type        = set(string)
+  default     = []
+}

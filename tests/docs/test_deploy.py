@@ -1,0 +1,199 @@
+"""What is deployed says what the code and the specification say: settings, subscriptions, indexes, locks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.pond import Pond, at, delivery
+from millpond import settings
+from millpond.letters.in_store import COLLECTION as LETTERS
+from millpond.stores.firestore_names import LOG_COLLECTION
+
+ROOT = Path(__file__).parents[2]
+TERRAFORM = ROOT / "infra" / "terraform"
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+HCL = "\n".join(path.read_text(encoding="utf-8") for path in sorted(TERRAFORM.glob("*.tf")))
+ENVIRONMENTS = sorted(TERRAFORM.glob("environments/*.tfvars"))
+# Python's, the shell's, the client libraries', and a script's own.
+NOT_OURS = {"PATH", "PYTHONDONTWRITEBYTECODE", "FIRESTORE_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST", "URL"}
+# Differs with every release, so it is given on the command line.
+GIVEN_BY_HAND = {"image"}
+
+
+def blocks(kind: str) -> dict[str, str]:
+    """The bodies of top-level blocks, by their last label. `terraform fmt` starts a line with the closing brace."""
+    return dict(re.findall(rf'^{kind} "(\w+)" \{{\n(.*?)^\}}', HCL, re.MULTILINE | re.DOTALL))
+
+
+def resources(kind: str) -> dict[str, str]:
+    return blocks(f'resource "{kind}"')
+
+
+def names(pattern: str, text: str) -> set[str]:
+    return set(re.findall(pattern, text, re.MULTILINE))
+
+
+def in_image() -> set[str]:
+    (environment,) = re.findall(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+    return names(r"\b([A-Z][A-Z0-9_]*)=", environment)
+
+
+def in_compose() -> set[str]:
+    return names(r"^ +([A-Z][A-Z0-9_]*):", COMPOSE)
+
+
+def in_terraform() -> set[str]:
+    return names(r"\b([A-Z][A-Z0-9_]+) += ", HCL) | names(r'^ +name += "([A-Z0-9_]+)"$', HCL)
+
+
+def lists_of(name: str) -> dict[str, set[str]]:
+    """The lists of names within the local value `name`."""
+    (body,) = re.findall(rf"^  {name} += (\[.*?\]|\{{.*?^  \}})$", HCL, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"(?:^ +(\w+) += )?\[(.*?)\]", body, re.MULTILINE | re.DOTALL)
+    return {key: set(re.findall(r'"(\w+)"', values)) for key, values in found}
+
+
+def pins(lock: str) -> set[str]:
+    return names(r"^([a-z0-9-]+==\S+)", (ROOT / lock).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("used", [in_image, in_compose, in_terraform])
+def test_every_variable_that_is_set_exists(used: Callable[[], set[str]]) -> None:
+    """A setting that was renamed, or mistyped, would be ignored in silence."""
+    found = used()
+    assert "PORT" in found or {"STORE", "ENV"} <= found
+    assert found - NOT_OURS <= {setting.name for setting in settings.TABLE}
+
+
+@pytest.mark.parametrize("used", [in_compose, in_terraform])
+def test_what_firestore_needs_is_set(used: Callable[[], set[str]]) -> None:
+    """And poison is parked, and somebody decided who may push."""
+    assert {"GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION"} <= used()
+    assert {"POISON_POLICY", "PUSH_UNAUTHENTICATED"} <= used()
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    """As a number other than 0, with SIGTERM going to Millpond and not to a shell."""
+    user = re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)[-1]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+    assert 'ENTRYPOINT ["millpond"]\nCMD ["serve"]' in DOCKERFILE
+
+
+def test_what_the_image_copies_is_there() -> None:
+    """In the tree, and let through by .dockerignore."""
+    lines = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE)
+    copied = {name for line in lines for name in line.split()}
+    assert {name for name in copied if not (ROOT / name).exists()} == set()
+    assert copied == names(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"))
+
+
+def test_the_locks_agree() -> None:
+    """What is shipped was tested in the same versions, and comes from wherever pip is told to look."""
+    assert {"google-cloud-firestore", "google-cloud-pubsub", "uvicorn"} <= {
+        pin.partition("==")[0] for pin in pins("requirements.run.lock")
+    }
+    assert pins("requirements.run.lock") | pins("requirements.build.lock") <= pins("requirements.lock")
+    for lock in ROOT.glob("requirements*.lock"):
+        assert "://" not in lock.read_text(encoding="utf-8")
+
+
+def test_compose_listens_on_this_machine_only() -> None:
+    """Emulators ask nobody who they are."""
+    ports = re.findall(r'^ +ports: \["(.*)"\]$', COMPOSE, re.MULTILINE)
+    assert len(ports) == COMPOSE.count("ports:") == 3
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
+def test_an_environment_says_what_differs(path: Path) -> None:
+    """Every variable without a default, none that does not exist, and its own name."""
+    text = path.read_text(encoding="utf-8")
+    given, declared = names(r"^(\w+) +=", text), blocks("variable")
+    needed = {name for name, body in declared.items() if "\n  default " not in body} - GIVEN_BY_HAND
+    assert needed <= given <= set(declared)
+    assert re.search(rf'^environment += "{path.stem}"$', text, re.MULTILINE)
+
+
+def test_every_environment_has_its_file() -> None:
+    """One each."""
+    assert [path.stem for path in ENVIRONMENTS] == ["dev", "prod", "staging"]
+
+
+@pytest.mark.parametrize("name", ["push", "pull", "dlq"])
+def test_a_subscription_never_expires_and_never_loops(name: str) -> None:
+    """004's back-off on each, 20 deliveries before the DLQ, and 14 days there."""
+    body = resources("google_pubsub_subscription")[name]
+    assert 'expiration_policy {\n    ttl = ""\n  }' in body
+    assert 'minimum_backoff = "10s"\n    maximum_backoff = "600s"' in body
+    assert "ack_deadline_seconds       = 60\n" in body
+    if name == "dlq":
+        fourteen_days = f'message_retention_duration = "{14 * 86_400}s"'
+        assert fourteen_days in body
+        assert fourteen_days in resources("google_pubsub_topic")["dlq"]
+        assert re.search(r'name += "\$\{each\.key\}\.dlq"', body)
+    else:
+        assert "max_delivery_attempts = var.max_delivery_attempts" in body
+        assert "dead_letter_topic     = google_pubsub_topic.dlq[each.key].id" in body
+    assert ("oidc_token {" in body) == (name == "push")
+    assert re.search(r"default += 20\n", blocks("variable")["max_delivery_attempts"])
+
+
+def test_every_subscription_is_one_of_those() -> None:
+    """A fourth would need looking at too."""
+    assert set(resources("google_pubsub_subscription")) == {"push", "pull", "dlq"}
+
+
+def test_nobody_gets_more_than_they_need() -> None:
+    """One role for the whole project, bound to one database; the rest on single things; nothing for everybody."""
+    assert names(r'^ +role += "roles/(.*)"$', HCL) == {
+        "datastore.user",
+        "iam.serviceAccountOpenIdTokenCreator",
+        "pubsub.publisher",
+        "pubsub.subscriber",
+        "run.invoker",
+        "secretmanager.secretAccessor",
+    }
+    (project,) = resources("google_project_iam_member").values()
+    assert "roles/datastore.user" in project
+    assert "condition {" in project
+    assert not re.search(r"allUsers|allAuthenticatedUsers|_iam_(binding|policy)\"", HCL)
+
+
+def everything() -> dict[str, set[str]]:
+    """The fields of what one full message for each built-in view leaves, by the collection's own name."""
+    times = dict.fromkeys(("producedAt", "publishedAt", "ts", "start", "end", "timestamp"), at(0))
+    common = {**times, "symbol": "SPY", "eventId": "e", "service": "api", "pipeline_id": "p", "signalId": "s"}
+    found: dict[str, set[str]] = {}
+    for bars in ("natural", "nested"):
+        pond = Pond(BARS_ID=bars)
+        for topic in ("system.events", "ingest-heartbeat", "market-ticks", "market-bars-1m", "trade-signals"):
+            pond.send(delivery({**common, "topic": topic}, topic))
+        for ref, snapshot in pond.documents.items():
+            found.setdefault(ref.collection.rpartition("/")[2], set()).update(snapshot.data or {})
+    return found
+
+
+def test_what_expires_has_a_ttl_policy() -> None:
+    """Firestore deletes nothing of which it was not told."""
+    expiring = {collection for collection, fields in everything().items() if "expireAt" in fields}
+    assert lists_of("expiring")[""] == expiring | {LETTERS, "parts", LOG_COLLECTION}
+
+
+def test_receipts_have_no_index() -> None:
+    """Every message leaves one, and nobody searches them."""
+    assert lists_of("unindexed")["ops_dedupe"] | {"expireAt"} == everything()["ops_dedupe"]
+
+
+def test_fields_without_an_index_exist() -> None:
+    """A mistyped name would leave the index it was to remove."""
+    documents = everything()
+    exempt = lists_of("unindexed")
+    assert set(exempt) - set(documents) == {LETTERS, "parts", LOG_COLLECTION}
+    assert set(documents) - set(exempt) == set()
+    for collection in set(exempt) & set(documents):
+        assert exempt[collection] <= documents[collection], collection
