@@ -175,7 +175,10 @@ class Batches:
             ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))
             return
         self._forget(tickets)
-        if await self.dig(ticket, refusal):
+        answer = self._engine.refusal(ticket.item, refusal)
+        if answer is not None:
+            ticket.settle(answer)
+        elif await self.dig(ticket, refusal):
             await self.commit([ticket])
 
     async def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> None:
@@ -206,17 +209,31 @@ class Batches:
         try:
             letter = await self._engine.undertaker.write_letter(ticket.item, fault)
         except StoreError as error:
-            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", error))
+            both = type(error)(f"{error}; the letter is about {type(fault).__name__}: {fault}", error.code)
+            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", both))
             return False
         ticket.bury_as(letter, fault)
         return True
+
+    async def _bury_denied(self, tickets: Sequence[Ticket], denial: AccessDenied) -> None:
+        """Letters outside the store, and nothing else: it would not even take an entry of the event log."""
+        dug = await asyncio.gather(*(self.dig(ticket, denial) for ticket in tickets))
+        for ticket, is_dug in zip(tickets, dug, strict=True):
+            if is_dug:
+                item = ticket.item
+                self._engine.metrics.letters_buried += 1
+                ticket.settle(
+                    Result(Outcome.POISON, denial.reason, item.topic, error=denial, event=item.event, buried=True)
+                )
 
     async def _back_off(self, tickets: Sequence[Ticket], error: StoreError, failures: int) -> Sequence[Ticket]:
         """Wait and return the tickets that have time left for another try; the others are answered RETRY."""
         engine, rules = self._engine, self._engine.rules
         engine.metrics.store_errors[type(error).__name__] += 1
         if isinstance(error, AccessDenied):
-            return self._expire(tickets, error, "access_denied", everyone=True)
+            doomed = [ticket for ticket in tickets if rules.bury_when_denied and ticket.item.letter is None]
+            await self._bury_denied([ticket for ticket in doomed if ticket.item.bury], error)
+            return self._expire(tickets, error, error.reason, everyone=True)
         if failures >= rules.retry_attempts_max:
             return self._expire(tickets, error, "store_unavailable", everyone=True)
         pause = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)

@@ -40,6 +40,8 @@ class Undertaker(Protocol):
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter: ...
 
+    async def close(self) -> None: ...
+
 
 class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     """The settings the engine depends on. Times in seconds unless named otherwise."""
@@ -52,6 +54,8 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     retry_total_max_s: float = 8.0
     view_error_park_after_s: float = 3600.0
     poison_policy: str = "auto"
+    # Whether a message the store denies access for is buried instead of retried; needs letters outside the store.
+    bury_when_denied: bool = False
     receipts: Receipts = Receipts()
 
 
@@ -128,7 +132,7 @@ class Engine:
     def accepting(self) -> bool:
         return not self._closing
 
-    async def handle(self, delivery: Delivery, *, replay: bool = False) -> Result:
+    async def handle(self, delivery: Delivery, *, replay: bool = False, bury: bool = True) -> Result:
         """What became of the delivery, durably. Raises Overloaded, at once, when there is no room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
@@ -136,10 +140,10 @@ class Engine:
             if not future.done():
                 future.set_result(result)
 
-        self.submit(delivery, done, replay=replay)
+        self.submit(delivery, done, replay=replay, bury=bury)
         return await future
 
-    def submit(self, delivery: Delivery, done: Done, *, replay: bool = False) -> None:
+    def submit(self, delivery: Delivery, done: Done, *, replay: bool = False, bury: bool = True) -> None:
         """Take the delivery and call `done` with what became of it. Raises Overloaded when there is no room.
 
         Without a coroutine on purpose: at thousands of messages a second a task for each would cost as much
@@ -152,7 +156,7 @@ class Engine:
             self._pump()
             if self._is_full():
                 raise Overloaded(f"the waiting room is full: {len(self._room)} waiting, {self._room_bytes} bytes")
-        item = self.router.route(delivery, self.wall_clock(), replay=replay)
+        item = self.router.route(delivery, self.wall_clock(), replay=replay, bury=bury)
         ticket = Ticket(item, done, self._find_loop().time() + self.rules.retry_total_max_s)
         if item.fault is not None:
             self._submit_faulty(ticket, item.fault)
@@ -202,6 +206,9 @@ class Engine:
 
     def refusal(self, item: Item, fault: Fault) -> Result | None:
         """The answer to a faulty message that is not buried (now), or None to bury it."""
+        if not item.bury:
+            outcome = Outcome.RETRY if isinstance(fault, ViewError) else Outcome.POISON
+            return item.unsettled(outcome, fault.reason, fault)
         if isinstance(fault, ViewError):
             age_s = (self.wall_clock() - item.delivery.publish_time) / timestamps.SECOND_US
             if not item.replay and age_s < self.rules.view_error_park_after_s:

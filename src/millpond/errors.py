@@ -78,15 +78,15 @@ class StoreError(MillpondError):
 
 
 class Unavailable(StoreError):
-    pass
+    reason = "store_unavailable"
 
 
 class AccessDenied(StoreError):
-    pass
+    reason = "access_denied"
 
 
 class WriteRefused(StoreError):
-    pass
+    reason = "write_refused"
 
 
 class Overloaded(MillpondError):

@@ -87,7 +87,7 @@ def refs_of(item: Item) -> tuple[list[Ref], int]:
     the commit asks for their absence, and a conflict tells otherwise.
     """
     if item.letter is not None:
-        return [item.letter.ref], 0
+        return ([] if item.letter.ref is None else [item.letter.ref]), 0
     standing: list[Ref] = []
     fresh: list[Ref] = []
     for target in item.targets:
@@ -133,7 +133,7 @@ def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
 
 def _plan_burial(item: Item, letter: Letter, desk: Desk) -> Result:
     # A letter that is there already was buried by an earlier delivery whose acknowledgement got lost.
-    if desk.look(letter.ref) is None:
+    if letter.ref is not None and letter.document is not None and desk.look(letter.ref) is None:
         desk.put(letter.ref, letter.document)
     return Result(Outcome.POISON, letter.reason, item.topic, error=item.fault, event=item.event, buried=True)
 

@@ -14,7 +14,7 @@ import msgspec
 from millpond import timestamps
 from millpond.decode import Payload, decode_payload
 from millpond.digest import base32_sha256
-from millpond.errors import Poison, UnroutableEvent, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, UnroutableEvent, ViewError, WriteRefused
 from millpond.ids import SEPARATOR, encode_id
 from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
 from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, encode_document
@@ -25,8 +25,8 @@ T = TypeVar("T")
 RECEIPT_COLLECTION = "ops_dedupe"
 
 
-# Why a message can go no further: its own fault, a view's bug, or a write no store will take.
-Fault = Poison | ViewError | WriteRefused
+# Why a message can go no further: its own fault, a view's bug, a write no store will take, or no access at all.
+Fault = Poison | ViewError | WriteRefused | AccessDenied
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter, ready to be stored: the delivery kept whole, with why."""
+    """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable elsewhere already."""
 
-    ref: Ref
-    document: Document
+    ref: Ref | None
+    document: Document | None
     reason: str
 
 
@@ -65,6 +65,8 @@ class Item(msgspec.Struct, frozen=True):
     targets: Sequence[Target] = ()
     fault: Fault | None = None
     replay: bool = False
+    # False where whoever sent it keeps it: then what cannot succeed is only answered.
+    bury: bool = True
     # Set once it is decided that the message is buried: then nothing else happens to it.
     letter: Letter | None = None
 
@@ -97,7 +99,7 @@ class Router:
             for event_type in view.event_types:
                 self._topic_of_type.setdefault(event_type, view.topics[0])
 
-    def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False) -> Item:
+    def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False, bury: bool = True) -> Item:
         topic, event = "", None
         try:
             payload = decode_payload(delivery)
@@ -115,8 +117,8 @@ class Router:
             targets = [self._target(view, event) for view in self._by_topic[kind]]
             _refuse_unstorable(targets, len(delivery.data or b""))
         except (Poison, ViewError, WriteRefused) as fault:
-            return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay)
-        return Item(delivery, topic, arrived_at, event, targets, replay=replay)
+            return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay, bury=bury)
+        return Item(delivery, topic, arrived_at, event, targets, replay=replay, bury=bury)
 
     def _resolve_topic(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
         """(which views, the topic's name as recorded). Names no view knows fall through to the next source."""

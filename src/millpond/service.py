@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from millpond import timestamps
-from millpond.engine import Engine
+from millpond.engine import Engine, Undertaker
 from millpond.errors import SettingsError, StoreError
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.log import Log
 from millpond.metrics import Metrics
-from millpond.model import Ref, Result
+from millpond.model import Delivery, Ref, Result
 from millpond.ports import StoreWithCatalog
 from millpond.route import Router
 from millpond.settings import FIRESTORE, Settings
@@ -26,6 +26,7 @@ from millpond.stores.sqlite import SqliteStore
 from millpond.views import load_views
 
 SWEEP_EVERY_S = 60.0
+_EXTRA = "needs pip install 'millpond[gcp]' ({})"
 _PROBE = Ref("ops_services", "probe")
 
 
@@ -43,7 +44,7 @@ def _open_firestore(settings: Settings) -> StoreWithCatalog:
     try:
         from millpond.stores.firestore import FirestoreStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise SettingsError("STORE", FIRESTORE, f"needs pip install 'millpond[gcp]' ({error})") from None
+        raise SettingsError("STORE", FIRESTORE, _EXTRA.format(error)) from None
     days = settings.event_log_ttl_days
     return FirestoreStore(
         project=settings.gcp_project,
@@ -52,6 +53,21 @@ def _open_firestore(settings: Settings) -> StoreWithCatalog:
         deadline_s=settings.firestore_rpc_deadline_s,
         keeps_log=settings.event_log,
         log_keep=None if days is None else round(days * timestamps.DAY_US),
+    )
+
+
+def _find_undertaker(settings: Settings, letters: StoredLetters) -> Undertaker:
+    if settings.dlq_topic is None:
+        return letters
+    try:
+        from millpond.letters.pubsub import PublishedLetters  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        raise SettingsError("DLQ_TOPIC", settings.dlq_topic, _EXTRA.format(error)) from None
+    return PublishedLetters(
+        topic=settings.dlq_topic,
+        project=settings.gcp_project,
+        deadline_s=settings.dlq_publish_deadline_s,
+        otherwise=letters,
     )
 
 
@@ -71,10 +87,11 @@ class Service:
         self._wall_clock = wall_clock
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(store, keep=keep, wall_clock=wall_clock)
+        self._undertaker = _find_undertaker(settings, self.letters)
         self.engine = Engine(
             store=store,
             router=Router(self.views, settings.route_rules()),
-            undertaker=self.letters,
+            undertaker=self._undertaker,
             rules=settings.engine_rules(),
             metrics=self.metrics,
             wall_clock=wall_clock,
@@ -89,10 +106,18 @@ class Service:
         opened = await self.letters.open_letter(ref)
         if opened is None:
             return None
-        delivery, began = opened[1], time.perf_counter()
-        result = await self.engine.handle(delivery, replay=True)
+        result = await self._replay(opened[1])
         if result.settled:
             await self.letters.note_replay(ref, result)
+        return result
+
+    async def replay_delivery(self, delivery: Delivery) -> Result:
+        """Send a message again that lies elsewhere, and stays there until this succeeds: nothing is buried."""
+        return await self._replay(delivery, bury=False)
+
+    async def _replay(self, delivery: Delivery, *, bury: bool = True) -> Result:
+        began = time.perf_counter()
+        result = await self.engine.handle(delivery, replay=True, bury=bury)
         latency_s = time.perf_counter() - began
         self.log.message(delivery, result, settle_replay(result), latency_s, self._wall_clock())
         return result
@@ -127,5 +152,6 @@ class Service:
 
     async def close(self) -> None:
         await self.engine.drain()
+        await self._undertaker.close()
         await self.store.close()
         self.log.close()

@@ -234,6 +234,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             retry_total_max_s=self.firestore_retry_max_total_s,
             view_error_park_after_s=self.view_error_park_after_s,
             poison_policy=self.poison_policy,
+            bury_when_denied=self.access_denied == "dlq",
             receipts=Receipts(round(self.receipt_ttl_days * timestamps.DAY_US), self.max_future_skew_us),
         )
 

@@ -18,7 +18,10 @@ class Settlement(NamedTuple):
 
 
 ACKNOWLEDGED = 200
+ACK = "ack"
+NACK = "nack"
 _DONE = Settlement(ACKNOWLEDGED, None, "INFO", retryable=False)
+_PULLED = Settlement(0, ACK, "INFO", retryable=False)
 
 
 def settle_push(result: Result) -> Settlement:
@@ -33,6 +36,15 @@ def settle_push(result: Result) -> Settlement:
     return Settlement(status, None, _severity(result), retryable=True)
 
 
+def settle_pull(result: Result) -> Settlement:
+    """What may be forgotten is acknowledged. Everything else comes again, or goes to the dead-letter topic."""
+    if not result.settled:
+        return Settlement(0, NACK, _severity(result), retryable=result.outcome is Outcome.RETRY)
+    if result.error is None:
+        return _PULLED
+    return Settlement(0, ACK, _severity(result), retryable=False)
+
+
 def settle_replay(result: Result) -> Settlement:
     """A replayed letter is nobody's delivery: it stays where it is, and the log says what it led to."""
     return Settlement(0, "replay", _severity(result), retryable=not result.settled)
@@ -40,7 +52,7 @@ def settle_replay(result: Result) -> Settlement:
 
 def _severity(result: Result) -> str:
     error = result.error
-    if isinstance(error, WriteRefused):
+    if isinstance(error, WriteRefused) or (isinstance(error, AccessDenied) and result.buried):
         return "ALERT"
     if isinstance(error, AccessDenied):
         return "CRITICAL"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from common.faulty import Bench, FaultyStore
 from common.pond import NOW, SECOND, Orders, at, delivery, order, service, signal, tick
 from millpond import Event, Latest, Tally
-from millpond import settings as settings_module
 from millpond import views as views_module
 from millpond.cache import SnapshotCache
-from millpond.engine import Engine
-from millpond.errors import AccessDenied, Overloaded, StoreError, Unavailable, WriteRefused
+from millpond.errors import AccessDenied, Overloaded, StoreError, Unavailable
 from millpond.model import (
     Committed,
     Conflict,
@@ -25,92 +23,14 @@ from millpond.model import (
     Document,
     LogEntry,
     Outcome,
-    Put,
     Ref,
     Result,
     Snapshot,
     Write,
 )
-from millpond.route import Router
-from millpond.service import Service
+from millpond.route import Fault, Item, Letter, Router
 from millpond.settle import settle_push
 from millpond.stores.memory import MemoryStore
-
-
-class FaultyStore(MemoryStore):
-    """The memory store with faults on demand, and a record of every call."""
-
-    def __init__(self, in_flight_max: int = 8) -> None:
-        super().__init__()
-        self.commits_in_flight_max = in_flight_max
-        self.before: list[BaseException | None] = []
-        self.after: list[BaseException | None] = []
-        self.refused: set[str] = set()
-        self.commits: list[Sequence[Write]] = []
-        self.reads: list[Sequence[Ref]] = []
-        self.commit_s = 0.0
-        self.commits_running = self.commits_at_once = 0
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        self.reads.append(refs)
-        await asyncio.sleep(0)
-        return await super().read(refs)
-
-    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        self.commits.append(writes)
-        self.commits_running += 1
-        self.commits_at_once = max(self.commits_at_once, self.commits_running)
-        await asyncio.sleep(self.commit_s)
-        await self.gate.wait()
-        self.commits_running -= 1
-        _raise_next(self.before)
-        for write in writes:
-            if isinstance(write, Put) and write.data.get("status") in self.refused:
-                raise WriteRefused(f"{write.ref.path} is refused", code="INVALID_ARGUMENT")
-        committed = await super().commit(writes, log)
-        _raise_next(self.after)
-        return committed
-
-    def writes_of(self, path: str) -> int:
-        return sum(write.ref.path == path for writes in self.commits for write in writes)
-
-
-def _raise_next(faults: list[BaseException | None]) -> None:
-    fault = faults.pop(0) if faults else None
-    if fault is not None:
-        raise fault
-
-
-class Bench:
-    """A service on a faulty store with quick retries and a clock that stands at NOW."""
-
-    def __init__(self, store: FaultyStore, **environment: str) -> None:
-        quick = {
-            "STORE": "memory",
-            "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.001",
-            "FIRESTORE_RETRY_MAX_BACKOFF_S": "0.002",
-            "FIRESTORE_RETRY_MAX_TOTAL_S": "1",
-            "CONSUMER_QUEUE_SIZE": "1000",
-        }
-        self.now = NOW
-        self.store = store
-        self.output = io.BytesIO()
-        settings = settings_module.load({**quick, **environment})
-        self.service = Service(settings, store, self.output, wall_clock=lambda: self.now)
-
-    @property
-    def engine(self) -> Engine:
-        return self.service.engine
-
-    async def send(self, *messages: Delivery) -> list[Result]:
-        return list(await asyncio.gather(*(self.engine.handle(message) for message in messages)))
-
-    async def document(self, path: str) -> Any:
-        collection, _, key = path.rpartition("/")
-        (found,) = await MemoryStore.read(self.store, [Ref(collection, key)])
-        return found.data
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -241,6 +161,61 @@ def test_denied_access_is_retried_by_the_broker_and_pages_somebody() -> None:
         settlement = settle_push(result)
         assert (result.reason, settlement.http_status, settlement.severity) == ("access_denied", 503, "CRITICAL")
         assert len(bench.store.commits) == 1
+
+    run(scenario)
+
+
+def test_denied_access_with_letters_elsewhere_is_buried_at_once() -> None:
+    """002's reading: published, ALERT, 200. What cannot be published is not acknowledged."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
+        posted: list[str] = []
+
+        async def publish(item: Item, fault: Fault) -> Letter:
+            if item.delivery.message_id == "m2":
+                raise Unavailable("the topic is gone")
+            posted.append(item.delivery.message_id)
+            return Letter(None, None, fault.reason)
+
+        bench.engine.undertaker.write_letter = publish  # type: ignore[method-assign]
+        bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
+        denied, unpublished = await bench.send(service("m1", 1, "ok", 1), service("m2", 2, "ok", 2))
+        settlement = settle_push(denied)
+        assert (denied.reason, settlement.http_status, settlement.severity) == ("access_denied", 200, "ALERT")
+        assert posted == ["m1"]
+        settlement = settle_push(unpublished)
+        assert (unpublished.reason, settlement.http_status) == ("letter_not_stored", 503)
+        assert "the topic is gone" in str(unpublished.error)
+        assert "AccessDenied: no" in str(unpublished.error)
+        assert bench.service.metrics.letters_buried == 1
+
+    run(scenario)
+
+
+def test_what_its_sender_keeps_is_never_buried() -> None:
+    """A message of a dead-letter subscription stays there when it fails again: poison, a bug, a refused write."""
+
+    class Buggy(Latest):
+        topics = ("buggy",)
+        collection = "buggy"
+        key = "id"
+
+        def document(self, event: Event) -> Document:
+            raise RuntimeError(event.topic)
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), POISON_POLICY="park", VIEW_ERROR_PARK_AFTER_S="0")
+        bench.engine.router = Router([*bench.service.views, Buggy()], bench.service.settings.route_rules())
+        bench.store.refused.add("refused")
+        replay = bench.service.replay_delivery
+        poison = await replay(delivery({"service": "x", "timestamp": "?"}, "m1"))
+        bug = await replay(delivery({"topic": "buggy", "id": "x"}, "m2"))
+        refused = await replay(service("m3", 1, "refused", 1))
+        fine = await replay(service("m4", 1, "ok", 1))
+        assert outcomes([poison, bug, refused, fine]) == ["invalid_event", "view_error", "write_refused", "applied"]
+        assert [result.settled for result in (poison, bug, refused, fine)] == [False, False, False, True]
+        assert await bench.store.list_documents("dead_letters", 10, None) == []
 
     run(scenario)
 

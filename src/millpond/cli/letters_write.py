@@ -6,45 +6,28 @@ A replay never removes a letter: it is noted on it, and it stays until it is pur
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from millpond.cli import exits
-from millpond.cli.local import open_service, refuse_memory, when_there_is_room
+from millpond.cli.hands import AT_ONCE, Answer, open_hands
+from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
-from millpond.cli.retry import patiently
 from millpond.cli.selection import Filter, LetterCommand, chosen_ids, filter_options
-from millpond.cli.server import admin_client, answer_of, find_server, refuse_missing
-from millpond.cli.wire import Client, Reply
+from millpond.cli.server import refuse_missing
 from millpond.errors import SettingsError, StoreError
-from millpond.letters import in_store
-from millpond.model import Ref, Result
-from millpond.service import Service
+from millpond.model import Delivery
 from millpond.settings import Settings
 
-# Few enough to leave a running server room for its own traffic.
-_AT_ONCE = 16
-_TIMEOUT_S = 30.0
 _SHOWN_MAX = 20
 _FINE = frozenset({"applied", "duplicate", "stale_ignored", "too_old_ignored", "filtered"})
 _OUTCOMES = (Column("outcome"), Column("letters", right=True))
 _FAILED = (Column("id"), Column("outcome"), Column("reason"), Column("error", clip=True))
-Answer = dict[str, Any]
-
-
-class Hands(Protocol):
-    """Who does the work. Both answer in the words of the HTTP API; None means there is no such letter."""
-
-    async def replay(self, letter_id: str) -> Answer | None: ...
-
-    async def purge(self, letter_id: str) -> bool: ...
 
 
 @click.command(
@@ -54,22 +37,42 @@ class Hands(Protocol):
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every letter there is now.")
 @filter_options
+@click.option("--subscription", help="Instead: the messages of a dead-letter subscription, by its id or path.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many, with --subscription.")
 @store_option
 @views_option
 @json_option
 @click.pass_context
-def replay(ctx: click.Context, ids: tuple[str, ...], wanted: Filter, *, everything: bool, as_json: bool) -> None:
+def replay(
+    ctx: click.Context,
+    ids: tuple[str, ...],
+    wanted: Filter,
+    subscription: str | None,
+    limit: int | None,
+    *,
+    everything: bool,
+    as_json: bool,
+) -> None:
     """Send letters' messages through the engine again, as they were.
 
-    Letters stay until they are purged or expire. Exits with 1 where any of them failed again.
+    Letters stay until they are purged or expire. With --subscription, messages of a dead-letter subscription
+    (DLQ_TOPIC's, or one Pub/Sub fills by a dead-letter policy) get their original subscription and publish time
+    back; those that succeed are acknowledged, the others stay. Exits with 1 where any of them failed again.
     """
-    settings = _settings()
-    chosen = chosen_ids(settings, ids, wanted, everything=everything)
-    answers = asyncio.run(_replay_all(settings, chosen)) if chosen else []
+    if subscription is not None:
+        if ids or everything or wanted != Filter():
+            raise click.UsageError("--subscription goes with neither IDs nor --all and its filters", ctx)
+        answers = asyncio.run(_replay_subscription(load_settings(), subscription, limit))
+    else:
+        if limit is not None:
+            raise click.UsageError("--limit goes with --subscription", ctx)
+        settings = _settings()
+        chosen = chosen_ids(settings, ids, wanted, everything=everything)
+        answers = asyncio.run(_replay_all(settings, chosen)) if chosen else []
     counts = Counter(str(answer["outcome"]) for answer in answers)
     if as_json:
         print_json({"letters": answers, "summary": dict(counts)})
-    elif not chosen:
+    elif not answers:
         print_note("There are no letters to replay.")
     else:
         failed = [answer for answer in answers if answer["outcome"] not in _FINE]
@@ -140,90 +143,47 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
         advance(1)
         return answer or {"id": letter_id, "outcome": "not_found", "reason": "not_found"}
 
-    slots = asyncio.Semaphore(_AT_ONCE)
-    async with _hands(settings) as hands:
+    slots = asyncio.Semaphore(AT_ONCE)
+    async with open_hands(settings) as hands:
         with progress("Replaying", len(ids)) as advance:
             return await asyncio.gather(*(one(letter_id, advance) for letter_id in ids))
 
 
+async def _replay_subscription(settings: Settings, subscription: str, limit: int | None) -> list[Answer]:
+    try:
+        from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only where they are used
+        from millpond.ingress.replay import replay_all  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "--subscription", subscription, f"needs pip install 'millpond[gcp]' ({error})"
+        ) from None
+    answers: list[Answer] = []
+    refuse_memory(settings)
+    async with open_hands(settings) as hands:
+        with progress("Replaying", limit) as advance:
+
+            async def send(delivery: Delivery) -> bool:
+                answer = await hands.replay_delivery(delivery)
+                answers.append(answer)
+                advance(1)
+                return answer["outcome"] in _FINE
+
+            path = full_name("subscriptions", subscription, settings.gcp_project)
+            try:
+                await replay_all(path, send, limit=limit, at_once=AT_ONCE)
+            except StoreError as error:
+                raise exits.Unreachable(str(error)) from None
+    return answers
+
+
 async def _purge_all(settings: Settings, ids: Sequence[str]) -> dict[str, bool]:
     gone = {}
-    async with _hands(settings) as hands:
+    async with open_hands(settings) as hands:
         with progress("Purging", len(ids)) as advance:
             for letter_id in ids:
                 gone[letter_id] = await hands.purge(letter_id)
                 advance(1)
     return gone
-
-
-@contextlib.asynccontextmanager
-async def _hands(settings: Settings) -> AsyncIterator[Hands]:
-    address = find_server(settings)
-    if address is not None:
-        client = admin_client(settings, address, timeout_s=_TIMEOUT_S)
-        try:
-            yield _ServerHands(client)
-        finally:
-            client.close()
-        return
-    async with open_service(settings, _AT_ONCE) as service:
-        yield _OwnHands(service)
-
-
-class _ServerHands:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def replay(self, letter_id: str) -> Answer | None:
-        reply = await patiently(lambda: self._ask("POST", f"/api/letters/{quote(letter_id, safe='')}/replay"))
-        if reply.status == 404:
-            return None
-        return {"id": letter_id, "outcome": "retry", **answer_of(reply)}
-
-    async def purge(self, letter_id: str) -> bool:
-        reply = await patiently(lambda: self._ask("DELETE", f"/api/letters/{quote(letter_id, safe='')}"))
-        if reply.status not in {200, 404}:
-            raise exits.Unreachable(f"{letter_id} was not purged: {answer_of(reply).get('error')}")
-        return reply.status == 200
-
-    async def _ask(self, method: str, path: str) -> Reply:
-        reply = await self._client.request(method, path)
-        if reply.status == 401:
-            raise SettingsError(
-                "ADMIN_TOKEN", "(secret)", f"is not the one {self._client.address.base} was started with"
-            )
-        return reply
-
-
-class _OwnHands:
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    async def replay(self, letter_id: str) -> Answer | None:
-        try:
-            result = await when_there_is_room(lambda: self._service.replay_letter(letter_id))
-        except StoreError as error:
-            # This letter only; the others may still succeed.
-            return {"id": letter_id, "outcome": "retry", "reason": "store_unavailable", "error": str(error)}
-        return None if result is None else _answer(letter_id, result)
-
-    async def purge(self, letter_id: str) -> bool:
-        return await self._service.letters.purge(Ref(in_store.COLLECTION, letter_id))
-
-
-def _answer(letter_id: str, result: Result) -> Answer:
-    """As POST /api/letters/{id}/replay answers."""
-    views = [{"view": v.view, "doc": v.doc, "outcome": v.outcome, "reason": v.reason} for v in result.views]
-    answer = {
-        "id": letter_id,
-        "outcome": result.outcome,
-        "reason": result.reason,
-        "topic": result.topic,
-        "views": views,
-    }
-    if result.error is not None:
-        answer["error"] = in_store.bounded_error(result.error)
-    return answer
 
 
 def _failure_row(answer: Answer) -> list[Any]:

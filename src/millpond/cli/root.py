@@ -24,6 +24,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "serve": Entry("serve", "serve", "Run the service until it is told to stop."),
+    "pull": Entry("pull", "pull", "Run the service on messages it pulls from Pub/Sub."),
     "publish": Entry("publish", "publish", "Send one message to the running server."),
     "get": Entry("documents", "get", "Show one document."),
     "ls": Entry("documents", "ls", "List the collections, or the documents of one."),

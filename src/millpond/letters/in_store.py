@@ -14,14 +14,14 @@ import msgspec
 
 from millpond import timestamps
 from millpond.digest import base32_sha256
-from millpond.errors import InvalidEvent, StoreError, Unavailable, ViewError
+from millpond.errors import InvalidEvent, Unavailable, ViewError
 from millpond.ids import encode_id
+from millpond.letters.describe import bounded_error, classification_of
 from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.ports import Store
 from millpond.route import Fault, Item, Letter
 
 COLLECTION = "dead_letters"
-ERROR_CHARS_MAX = 1_000
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
 _NO_SUBSCRIPTION = "-"
@@ -51,7 +51,7 @@ class StoredLetters:
         document["parts"] = len(parts) if len(parts) > 1 else 0
         document["buriedAt"] = timestamps.to_datetime(now)
         document["expireAt"] = expires
-        return Letter(ref, document, document["reason"])
+        return Letter(ref, document, fault.reason)
 
     async def _place(self, delivery: Delivery) -> Ref:
         """Where the letter goes.
@@ -112,6 +112,9 @@ class StoredLetters:
                 return True
         raise Unavailable(f"the letter {ref.id} kept changing")
 
+    async def close(self) -> None:
+        """The store is not ours to close."""
+
     async def _put(self, ref: Ref, data: Document) -> None:
         await self._change(ref, lambda _: data, make=True)
 
@@ -133,12 +136,6 @@ def letter_ref(delivery: Delivery) -> Ref:
     except InvalidEvent:
         # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
         return Ref(COLLECTION, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
-
-
-def bounded_error(error: BaseException) -> str:
-    """An error for a letter, which may quote the payload it lies beside; of a view's bug, what it raised."""
-    text = f"{error}: {error.__cause__}" if isinstance(error, ViewError) and error.__cause__ else f"{error}"
-    return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 
 def attributes_text(delivery: Delivery) -> str:
@@ -172,9 +169,9 @@ def _envelope(item: Item, fault: Fault) -> Document:
         "orderingKey": delivery.ordering_key[:_SHOWN_CHARS_MAX] if delivery.ordering_key is not None else None,
         "deliveryAttempt": delivery.attempt,
         "size": len(delivery.data or b""),
-        "reason": "write_refused" if isinstance(fault, StoreError) else fault.reason,
+        "reason": fault.reason,
         "error": bounded_error(fault),
         "errorType": type(fault).__name__,
-        "classification": "permanent",
+        "classification": classification_of(fault),
         "replays": 0,
     }

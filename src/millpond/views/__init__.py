@@ -58,7 +58,7 @@ def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
 
 
 def _check(views: Sequence[View], settings: Settings) -> None:
-    taken = {"ops_dedupe", "dead_letters", "flow_runs"}
+    taken = {"ops_dedupe", "dead_letters", "flow_runs", "millpond_event_log"}
     for view in views:
         root = view.collection.split("/", 1)[0]
         view.name = view.name or root

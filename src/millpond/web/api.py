@@ -7,10 +7,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.decode import decode_push
+from millpond.errors import MalformedEnvelope
 from millpond.letters import in_store
-from millpond.model import Ref, Result, Snapshot
+from millpond.letters.describe import replay_answer
+from millpond.model import Outcome, Ref, Result, Snapshot
 from millpond.service import Service
-from millpond.web.routing import RequestFault, Route, failure, json_response
+from millpond.web.routing import Access, RequestFault, Route, failure, json_response
 from millpond.why import explain
 
 LIMIT_DEFAULT = 100
@@ -33,14 +36,15 @@ class Api:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/api/collections", {"GET": self._collections}, admin=True),
-            Route("/api/docs/{collection}", {"GET": self._documents}, admin=True),
-            Route("/api/docs/{collection}/{id}", {"GET": self._document}, admin=True),
-            Route("/api/why/{id}", {"GET": self._why}, admin=True),
-            Route("/api/stats", {"GET": self._stats}, admin=True),
-            Route("/api/letters", {"GET": self._letters}, admin=True),
-            Route("/api/letters/{id}", {"GET": self._letter, "DELETE": self._purge}, admin=True),
-            Route("/api/letters/{id}/replay", {"POST": self._replay}, admin=True),
+            Route("/api/collections", {"GET": self._collections}, Access.ADMIN),
+            Route("/api/docs/{collection}", {"GET": self._documents}, Access.ADMIN),
+            Route("/api/docs/{collection}/{id}", {"GET": self._document}, Access.ADMIN),
+            Route("/api/why/{id}", {"GET": self._why}, Access.ADMIN),
+            Route("/api/stats", {"GET": self._stats}, Access.ADMIN),
+            Route("/api/letters", {"GET": self._letters}, Access.ADMIN),
+            Route("/api/letters/{id}", {"GET": self._letter, "DELETE": self._purge}, Access.ADMIN),
+            Route("/api/letters/{id}/replay", {"POST": self._replay}, Access.ADMIN),
+            Route("/api/replay", {"POST": self._replay_delivery}, Access.ADMIN),
         ]
 
     async def _collections(self, _: Request) -> Response:
@@ -90,6 +94,14 @@ class Api:
         result = await self._service.replay_letter(key)
         return _no_letter(key) if result is None else _replayed(key, result)
 
+    async def _replay_delivery(self, request: Request) -> Response:
+        """A message of a dead-letter subscription, as a push body. It stays there unless it succeeds."""
+        try:
+            delivery = decode_push(await request.body())
+        except MalformedEnvelope as error:
+            raise RequestFault(400, error.reason, str(error)) from None
+        return _replayed(delivery.message_id, await self._service.replay_delivery(delivery))
+
     async def _page(self, request: Request, collection: str) -> tuple[list[Snapshot], str | None]:
         text = request.query_params.get("limit", str(LIMIT_DEFAULT))
         if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= LIMIT_MAX:
@@ -104,8 +116,5 @@ def _no_letter(key: str) -> Response:
 
 
 def _replayed(key: str, result: Result) -> Response:
-    views = [{"view": v.view, "doc": v.doc, "outcome": v.outcome, "reason": v.reason} for v in result.views]
-    answer = {"id": key, "outcome": result.outcome, "reason": result.reason, "topic": result.topic, "views": views}
-    if result.error is not None:
-        answer["error"] = in_store.bounded_error(result.error)
-    return json_response(answer, 503 if result.outcome == "retry" else 200)
+    status = 503 if result.outcome is Outcome.RETRY else 200 if result.settled else 422
+    return json_response(replay_answer(key, result), status)

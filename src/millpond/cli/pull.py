@@ -1,0 +1,56 @@
+"""`millpond pull`."""
+
+from __future__ import annotations
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.options import example, load_settings, setting_option, store_option, views_option
+from millpond.cli.output import print_error
+from millpond.errors import MillpondError, SettingsError
+from millpond.service import Service
+from millpond.settings import Settings
+from millpond.web import server
+
+
+@click.command(epilog=example("GCP_PROJECT=my-project millpond pull --subscription ticks --subscription bars"))
+@click.option(
+    "--subscription",
+    "subscriptions",
+    metavar="SUBSCRIPTION",
+    multiple=True,
+    required=True,
+    help="Subscription to pull: an id in $GCP_PROJECT, or projects/P/subscriptions/S. Give it again for more.",
+)
+@setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
+@setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
+@store_option
+@views_option
+@click.pass_context
+def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
+    """Run the service on messages it pulls from Pub/Sub.
+
+    As `millpond serve` does, with the same documents, letters, log lines, metrics and API, but without the push
+    endpoint: messages come by streaming pull, and are acknowledged when their effect is stored.
+
+    SIGTERM or Ctrl-C stops pulling, finishes what was begun, gives the rest back and ends within eight seconds.
+    Exits with 1 where Pub/Sub ends a pull for good: no such subscription, or no permission.
+    """
+    try:
+        settings = load_settings()
+        fine = server.serve(settings, open_source=lambda service: _open_puller(settings, service, subscriptions))
+    except MillpondError as error:
+        print_error(str(error))
+        ctx.exit(exits.USAGE)
+    ctx.exit(exits.OK if fine else exits.NEGATIVE)
+
+
+def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.Source:
+    """Imported only here: nothing else needs Google's client library, nor the second it takes to load."""
+    try:
+        from millpond.gcp import full_name  # noqa: PLC0415
+        from millpond.ingress.pull import Puller  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        text = f"needs pip install 'millpond[gcp]' ({error})"
+        raise SettingsError("--subscription", subscriptions[0], text) from None
+    return Puller(service, [full_name("subscriptions", name, settings.gcp_project) for name in subscriptions])

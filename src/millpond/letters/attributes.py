@@ -1,0 +1,92 @@
+"""What a published letter says in its attributes, and how the delivery it was is read back from them. Pure.
+
+Two kinds come back from a dead-letter subscription: letters of our own, which keep the message id, and copies
+Pub/Sub made by a dead-letter policy, which have a new one. Both keep the original publish time, so a replay has the
+place in the order the message always had, and can never undo newer state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from millpond import timestamps
+from millpond.decode import checked_message_id
+from millpond.errors import Poison
+from millpond.letters.describe import bounded_error, classification_of
+from millpond.model import Delivery
+from millpond.route import Fault, Item
+
+PREFIX = "millpond_"
+NATIVE_PREFIX = "CloudPubSubDeadLetterSource"
+# Pub/Sub's limit on one value.
+VALUE_BYTES_MAX = 1_024
+
+
+def describe(item: Item, fault: Fault) -> dict[str, str]:
+    """The message's own attributes, and beside them what cannot be told from the published message itself."""
+    delivery = item.delivery
+    told = {
+        "messageId": delivery.message_id,
+        "publishTime": timestamps.to_text(delivery.publish_time),
+        "subscription": delivery.subscription,
+        "topic": item.topic,
+        "reason": fault.reason,
+        "classification": classification_of(fault),
+        "errorType": type(fault).__name__,
+        "error": _cut(bounded_error(fault)),
+        "orderingKey": delivery.ordering_key,
+        "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
+        "dataFault": delivery.data_fault,
+    }
+    return {**delivery.attributes, **{PREFIX + name: value for name, value in told.items() if value}}
+
+
+def restore(delivery: Delivery) -> Delivery:
+    """What was delivered before it died; a message that is no dead letter stays as it is."""
+    attributes = delivery.attributes
+    try:
+        if PREFIX + "messageId" in attributes:
+            return _restore_ours(delivery)
+        if NATIVE_PREFIX + "Subscription" in attributes:
+            return _restore_native(delivery)
+    except Poison:
+        # Attributes nobody of us wrote.
+        return delivery
+    return delivery
+
+
+def _restore_ours(delivery: Delivery) -> Delivery:
+    told = {
+        name.removeprefix(PREFIX): value for name, value in delivery.attributes.items() if name.startswith(PREFIX)
+    }
+    return msgspec.structs.replace(
+        delivery,
+        message_id=checked_message_id(told["messageId"]),
+        publish_time=timestamps.parse(told.get("publishTime"), "publishTime"),
+        subscription=told.get("subscription", ""),
+        ordering_key=told.get("orderingKey"),
+        data_fault=told.get("dataFault"),
+        attempt=None,
+        attributes=_without(delivery.attributes, PREFIX),
+    )
+
+
+def _restore_native(delivery: Delivery) -> Delivery:
+    attributes = delivery.attributes
+    project = attributes.get(NATIVE_PREFIX + "SubscriptionProject", "")
+    name = attributes[NATIVE_PREFIX + "Subscription"]
+    return msgspec.structs.replace(
+        delivery,
+        publish_time=timestamps.parse(attributes.get(NATIVE_PREFIX + "TopicPublishTime"), "TopicPublishTime"),
+        subscription=f"projects/{project}/subscriptions/{name}" if project else name,
+        attempt=None,
+        attributes=_without(attributes, NATIVE_PREFIX),
+    )
+
+
+def _without(attributes: dict[str, str], prefix: str) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if not name.startswith(prefix)}
+
+
+def _cut(text: str) -> str:
+    return text.encode(errors="replace")[:VALUE_BYTES_MAX].decode(errors="ignore")

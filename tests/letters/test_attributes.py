@@ -1,0 +1,94 @@
+"""What a published letter says, and the delivery that is read back from it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.pond import NOW
+from millpond.errors import InvalidEvent
+from millpond.letters.attributes import NATIVE_PREFIX, PREFIX, describe, restore
+from millpond.model import Delivery
+from millpond.route import Item
+
+FAULT = InvalidEvent("ts is missing")
+TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["C", "Z"]), min_size=1)
+DELIVERIES = st.builds(
+    Delivery,
+    message_id=TEXT.filter(lambda text: len(text.encode()) <= 256),
+    publish_time=st.integers(0, 7_000_000_000_000_000),
+    data=st.binary(min_size=1),
+    attributes=st.dictionaries(TEXT.filter(lambda t: not t.startswith((PREFIX, NATIVE_PREFIX))), TEXT),
+    subscription=st.sampled_from(["", "projects/p/subscriptions/s"]),
+    ordering_key=st.none() | TEXT,
+    attempt=st.none() | st.integers(1, 100),
+    data_fault=st.none() | TEXT,
+)
+
+
+def published(delivery: Delivery) -> Delivery:
+    """As it comes back from a subscription of the topic: a new id, time and subscription, and no ordering key."""
+    return Delivery(
+        message_id="copy",
+        publish_time=NOW,
+        data=delivery.data,
+        attributes=describe(Item(delivery, "t", NOW), FAULT),
+        subscription="projects/p/subscriptions/triage",
+    )
+
+
+@given(DELIVERIES)
+def test_what_was_published_comes_back(delivery: Delivery) -> None:
+    """All of it but the attempt, which was about a delivery that is over."""
+    assert restore(published(delivery)) == msgspec.structs.replace(delivery, attempt=None)
+
+
+def test_a_copy_of_the_broker_keeps_its_own_id() -> None:
+    """The original is lost; its subscription and publish time are not."""
+    copy = Delivery(
+        message_id="new",
+        publish_time=NOW,
+        data=b"{}",
+        subscription="projects/p/subscriptions/triage",
+        attributes={
+            "kept": "yes",
+            f"{NATIVE_PREFIX}Subscription": "s",
+            f"{NATIVE_PREFIX}SubscriptionProject": "p",
+            f"{NATIVE_PREFIX}TopicPublishTime": "2026-01-08T12:00:00.123Z",
+            f"{NATIVE_PREFIX}DeliveryCount": "5",
+        },
+    )
+    assert restore(copy) == Delivery(
+        message_id="new",
+        publish_time=1_767_873_600_123_000,
+        data=b"{}",
+        subscription="projects/p/subscriptions/s",
+        attributes={"kept": "yes"},
+    )
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"millpond_reason": "x"},
+        {"millpond_messageId": "m", "millpond_publishTime": "yesterday"},
+        {"millpond_messageId": "m"},
+        {"millpond_messageId": "m" * 300, "millpond_publishTime": "2026-01-08T12:00:00Z"},
+        {f"{NATIVE_PREFIX}Subscription": "s", f"{NATIVE_PREFIX}TopicPublishTime": ""},
+    ],
+)
+def test_what_is_no_letter_stays_as_it_is(attributes: dict[str, str]) -> None:
+    """Anybody may publish to a dead-letter topic; what we did not write decides nothing."""
+    found = Delivery(message_id="x", publish_time=NOW, data=b"{}", attributes=attributes)
+    assert restore(found) == found
+
+
+def test_an_error_is_cut_to_what_an_attribute_may_hold() -> None:
+    """1,024 bytes, and never half a character."""
+    item = Item(Delivery(message_id="m", publish_time=NOW, data=b""), "", NOW)
+    error = describe(item, InvalidEvent("é" * 2_000))[f"{PREFIX}error"]
+    assert len(error.encode()) <= 1_024
+    assert set(error) == {"é"}
