@@ -54,7 +54,8 @@ def encode_value(target: Any, value: Any) -> None:
 
 
 def decode_fields(fields: Any) -> Document:
-    return {name: decode_value(value) for name, value in fields.items()}
+    # Firestore keeps no order of fields; one that does not change from call to call is easier to read.
+    return {name: decode_value(fields[name]) for name in sorted(fields)}
 
 
 def decode_value(value: Any) -> Any:
