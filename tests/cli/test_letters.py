@@ -151,3 +151,22 @@ def test_show_keeps_the_payload_behind_a_margin(shell: Shell, serve: Serve) -> N
         assert payload[0] == r"  | not json \x1b[2J\x1b]0;owned\x07 \x9b31m [bold]x[/bold]"
         assert payload[1] == "  | message   forged"
         assert not set(shown) & set("\x1b\x07\x9b")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--subscription", "s", "--all"), ("--subscription", "s", "x__1"), ("--limit", "5", "--all")],
+)
+def test_a_subscription_is_replayed_alone(shell: Shell, arguments: tuple[str, ...]) -> None:
+    """Letters of the store and messages of a subscription are two things; asking for both is a mistake."""
+    ran = shell.run("dlq", "replay", *arguments)
+    assert ran.code == 2
+    assert "--" in ran.err
+
+
+def test_a_subscription_that_cannot_be_reached(shell: Shell) -> None:
+    """One line that names it, also where nobody answers at all."""
+    shell.ok("ingest", shell.write("none.jsonl"))
+    ran = shell.run("dlq", "replay", "--subscription", "s", env={"PUBSUB_EMULATOR_HOST": "127.0.0.1:1"})
+    assert ran.code == 3
+    assert "projects/local/subscriptions/s" in ran.err
