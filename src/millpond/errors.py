@@ -11,6 +11,9 @@
     │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
     │  ├─ AccessDenied          try again and page somebody
     │  └─ WriteRefused          this write can never succeed: bury and alert
+    ├─ PushRefused              not the broker, as far as we can tell: 401
+    │  ├─ PushForbidden         somebody else's token: 403
+    │  └─ KeysUnavailable       nobody can say: 503
     ├─ Overloaded               no room left: 429, stop pulling
     └─ InternalError            a bug of ours: nothing is acknowledged, the message comes again
 
@@ -87,6 +90,29 @@ class AccessDenied(StoreError):
 
 class WriteRefused(StoreError):
     reason = "write_refused"
+
+
+class PushRefused(MillpondError):
+    """Not the broker, as far as we can tell: nothing is taken. `severity` is that of its log line."""
+
+    status = 401
+    reason = "push_unauthenticated"
+    severity = "WARNING"
+
+
+class PushForbidden(PushRefused):
+    """A token of Google's, but of somebody else or for somebody else."""
+
+    status = 403
+    reason = "push_forbidden"
+
+
+class KeysUnavailable(PushRefused):
+    """Nobody can say whether the token is good: the message comes again."""
+
+    status = 503
+    reason = "keys_unavailable"
+    severity = "ERROR"
 
 
 class Overloaded(MillpondError):

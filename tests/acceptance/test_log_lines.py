@@ -122,6 +122,6 @@ def test_text_from_payloads_cannot_break_or_flood_a_line(server: Server) -> None
 
 def test_log_names_the_build(start: Start) -> None:
     """Service, environment and revision come from where Cloud Run and a build put them."""
-    server = start(STORE="memory", ENV="staging", K_SERVICE="pond", GIT_SHA="abc123")
+    server = start(STORE="memory", ENV="staging", K_SERVICE="pond", GIT_SHA="abc123", PUSH_UNAUTHENTICATED="allow")
     line = line_of(server, {"service": "x", "timestamp": T0}, message_id="log-8")
     assert (line["service"], line["env"], line["sha"]) == ("pond", "staging", "abc123")

@@ -1,7 +1,8 @@
 """`POST /pubsub/push`: a request in, the engine, a JSON answer out. Nothing else on the hot path.
 
 The endpoint is a callback; as an ASGI application it serves every kind of HTTP request, and `web/direct.py` calls
-it straight from the connection for the plain ones, which are nearly all.
+it straight from the connection for the plain ones, which are nearly all. Where there is a guard, nothing of a
+request is looked at before its token was verified.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import msgspec
 
 from millpond.decode import decode_push, decode_unwrapped
 from millpond.engine import Engine
-from millpond.errors import InternalError, MalformedEnvelope, Overloaded
+from millpond.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
+from millpond.ingress.oidc import PushGuard
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Result
@@ -28,7 +30,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 RETRY_AFTER_S = 1
+# Requests that wait for certificates, each with its body in memory.
+CHECKS_MAX = 256
 _JSON = (b"content-type", b"application/json")
+# What some refusals must say besides why.
+_HEADERS = {
+    401: (b"www-authenticate", b"Bearer"),
+    405: (b"allow", b"POST"),
+    429: (b"retry-after", b"%d" % RETRY_AFTER_S),
+}
 _PUBSUB_HEADER = b"x-goog-pubsub-"
 # What HTTP itself, or the way here, adds to an unwrapped push. Everything else is an attribute of the message.
 _NOT_ATTRIBUTES = frozenset(
@@ -78,10 +88,13 @@ Respond = Callable[[int, Headers, bytes], None]
 class PushEndpoint:
     """Takes a request apart, hands it to the engine, and answers when its outcome is durable."""
 
-    def __init__(self, engine: Engine, log: Log, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, log: Log, metrics: Metrics, guard: PushGuard | None = None) -> None:
         self._engine = engine
         self._log = log
         self._metrics = metrics
+        self._guard = guard
+        # The event loop itself forgets a task that nobody holds.
+        self._checks: set[asyncio.Task[None]] = set()
         self._encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,6 +117,39 @@ class PushEndpoint:
     def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
         """The endpoint without a coroutine: `respond` is called now or when the message is settled."""
         started = time.perf_counter()
+        guard = self._guard
+        if guard is not None:
+            authorization = _only(headers, b"authorization")
+            if not guard.knows(authorization):
+                take = partial(self._take, method, headers, body, respond, started)
+                self._check(guard, authorization, take, partial(self._answer, None, started, respond))
+                return
+        self._take(method, headers, body, respond, started)
+
+    def _check(
+        self, guard: PushGuard, authorization: bytes, take: Callable[[], None], refuse: Callable[[Result], None]
+    ) -> None:
+        """Have the token verified, and go on with its request only then."""
+        if len(self._checks) >= CHECKS_MAX:
+            error = Overloaded(f"{CHECKS_MAX} requests wait for their tokens to be verified")
+            refuse(Result(Outcome.RETRY, error.reason, error=error))
+            return
+
+        async def check() -> None:
+            try:
+                await guard.verify(authorization)
+            except PushRefused as error:
+                refuse(Result(Outcome.RETRY, error.reason, error=error))
+            except Exception as bug:  # noqa: BLE001 - whatever it is, nobody has shown to be the broker
+                refuse(Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug)))
+            else:
+                take()
+
+        task = asyncio.get_running_loop().create_task(check())
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    def _take(self, method: str, headers: Headers, body: bytes, respond: Respond, started: float) -> None:
         delivery: Delivery | None = None
         try:
             delivery = _decode(method, headers, body)
@@ -128,13 +174,11 @@ class PushEndpoint:
         if status == ACKNOWLEDGED:
             body = self._encode(Answer(result.outcome, result.reason, message_id, result.topic, views))
         else:
-            if isinstance(result.error, _Refused):
+            if isinstance(result.error, _Refused | PushRefused):
                 status = result.error.status
-                settlement = settlement._replace(http_status=status)
-            if status == 429:
-                headers = [(b"retry-after", b"%d" % RETRY_AFTER_S)]
-            elif status == 405:
-                headers = [(b"allow", b"POST")]
+                settlement = settlement._replace(http_status=status, severity=result.error.severity)
+            if status in _HEADERS:
+                headers = [_HEADERS[status]]
             error = f"{result.error}"
             body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
         respond(status, headers, body)
@@ -150,6 +194,13 @@ class _Refused(MalformedEnvelope):
     """A request whose status says more than 400."""
 
     status = 400
+    severity = "ERROR"
+
+
+class _ForeignOrigin(_Refused):
+    status = 403
+    reason = "foreign_origin"
+    severity = "WARNING"
 
 
 class _MethodNotAllowed(_Refused):
@@ -185,6 +236,10 @@ def _decode(method: str, headers: Headers, body: bytes) -> Delivery:
     for name, value in headers:
         if name == b"content-type":
             content_type = value
+        elif name == b"origin":
+            # No broker sends one. A page may: without a content type, the browser asks nobody before it posts.
+            if not is_own_origin(value, _only(headers, b"host")):
+                raise _ForeignOrigin("this request comes from a page of another site")
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
             raise _UnsupportedMediaType("send the body without Content-Encoding")
         elif name.startswith(_PUBSUB_HEADER):
@@ -194,6 +249,17 @@ def _decode(method: str, headers: Headers, body: bytes) -> Delivery:
     if content_type != b"application/json" and not _is_json(content_type):
         raise _UnsupportedMediaType("send application/json, or an unwrapped push with x-goog-pubsub-* headers")
     return decode_push(body)
+
+
+def _only(headers: Headers, wanted: bytes) -> bytes:
+    """A header's value; empty where it is missing, or given twice, so that nobody reads another than we do."""
+    found = [value for name, value in headers if name == wanted]
+    return found[0] if len(found) == 1 else b""
+
+
+def is_own_origin(origin: bytes, host: bytes) -> bool:
+    """Whether a page that names itself `origin` was served by us, under the name it asks for us now."""
+    return host != b"" and origin.partition(b"://")[2] == host
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -11,7 +11,7 @@ from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
 from millpond.service import Service
 from millpond.web.api import Api
 from millpond.web.direct import PUSH_PATH
-from millpond.web.routing import Route, Table, json_response
+from millpond.web.routing import Access, Route, Table, json_response
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Cloud Run reserves some paths that end in z, so each exists with and without.
@@ -48,14 +48,16 @@ def build_table(service: Service) -> Table:
 
     async def index(request: Request) -> Response:
         base = str(request.base_url).rstrip("/")
-        paths = [PUSH_PATH, *(route.path for route in routes)]
-        return json_response({"service": "millpond", "endpoints": [base + path for path in paths]})
+        return json_response({"service": "millpond", "endpoints": [base + route.path for route in routes]})
 
     routes = [
-        Route("/", {"GET": index}),
-        *(Route(path, {"GET": ready}) for path in _READY),
-        *(Route(path, {"GET": live}) for path in _LIVE),
-        Route("/metrics", {"GET": metrics}),
+        # Answered in front of the table; here so that the table says of every path there is who may use it.
+        Route(PUSH_PATH, {}, Access.PUSH),
+        Route("/", {"GET": index}, Access.OPEN),
+        *(Route(path, {"GET": ready}, Access.OPEN) for path in _READY),
+        *(Route(path, {"GET": live}, Access.OPEN) for path in _LIVE),
+        Route("/metrics", {"GET": metrics}, Access.OPEN),
         *Api(service).routes(),
     ]
-    return Table(routes, admin_token=service.settings.admin_token, log=service.log)
+    settings = service.settings
+    return Table(routes, admin_token=settings.admin_token, exposed=settings.is_exposed, log=service.log)

@@ -5,7 +5,9 @@ Paths are taken apart before percent-decoding, so that a collection path or an i
 
 from __future__ import annotations
 
+import enum
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -15,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond.errors import Overloaded, StoreError
-from millpond.ingress.push import RETRY_AFTER_S
+from millpond.ingress.push import RETRY_AFTER_S, is_own_origin
 from millpond.log import Log
 
 Endpoint = Callable[..., Awaitable[Response]]
@@ -23,12 +25,20 @@ PATH_SHOWN_MAX = 200
 _encode = msgspec.json.Encoder().encode
 
 
+class Access(enum.Enum):
+    """Who may use a route. Each declares one, so that none is open by oversight."""
+
+    OPEN = "whoever reaches the port"
+    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the push endpoint itself"
+    ADMIN = "whoever has the ADMIN_TOKEN; where none is set, this machine alone"
+
+
 class Route(NamedTuple):
-    """`{name}` in the path is one segment, given to the endpoint. `admin` needs ADMIN_TOKEN where one is set."""
+    """`{name}` in the path is one segment, given to the endpoint."""
 
     path: str
     methods: Mapping[str, Endpoint]
-    admin: bool = False
+    access: Access
 
     def match(self, segments: Sequence[str]) -> list[str] | None:
         """The values of the path's parameters, or None."""
@@ -69,9 +79,10 @@ def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | No
 class Table:
     """Finds the route of a request and turns whatever happens into an answer."""
 
-    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, log: Log) -> None:
+    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: bool, log: Log) -> None:
         self.routes = routes
         self._admin_token = admin_token
+        self._exposed = exposed
         self._log = log
 
     async def answer(self, request: Request) -> Response:
@@ -108,23 +119,37 @@ class Table:
         raise RequestFault(404, "not_found", "there is nothing at this path; GET / lists what there is")
 
     def _check_caller(self, request: Request, route: Route) -> None:
-        if route.admin and self._admin_token is not None:
+        if route.access is not Access.OPEN:
+            self._check_admin(request)
+        origin = request.headers.get("origin")
+        if request.method not in {"GET", "HEAD"} and origin is not None:
+            host = request.headers.get("host", "")
+            if not is_own_origin(origin.encode("latin-1"), host.encode("latin-1")):
+                raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
+
+    def _check_admin(self, request: Request) -> None:
+        if self._admin_token is not None:
             given = request.headers.get("authorization", "")
             if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
-                raise RequestFault(
-                    401,
-                    "unauthorized",
-                    "send Authorization: Bearer with the ADMIN_TOKEN",
-                    {"www-authenticate": "Bearer"},
-                )
-        origin = request.headers.get("origin")
-        if (
-            request.method not in {"GET", "HEAD"}
-            and origin
-            and urlsplit(origin).netloc != request.headers.get("host")
-        ):
-            raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
+                text = "send Authorization: Bearer with the ADMIN_TOKEN"
+                raise RequestFault(401, "unauthorized", text, {"www-authenticate": "Bearer"})
+        elif self._exposed:
+            text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
+            raise RequestFault(403, "admin_token_not_set", text)
+        elif not _is_loopback(request.headers.get("host", "")):
+            # A page's own name can be made to mean 127.0.0.1, and its browser then lets it read our answers.
+            text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
+            raise RequestFault(403, "foreign_host", text)
 
     def _note(self, severity: str, request: Request, status: int, reason: str) -> None:
         path = request.url.path[:PATH_SHOWN_MAX]
         self._log.note(severity, reason, http_status=status, reason=reason, method=request.method, path=path)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

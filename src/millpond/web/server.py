@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import msgspec
 import uvicorn
@@ -21,7 +22,8 @@ import uvloop
 from millpond import timestamps
 from millpond._version import __version__
 from millpond.errors import MillpondError, SettingsError, StoreError
-from millpond.ingress.push import PushEndpoint
+from millpond.ingress.oidc import build_guard
+from millpond.ingress.push import Headers, PushEndpoint, Respond
 from millpond.log import ToLog
 from millpond.model import Outcome, Result
 from millpond.ports import StoreWithCatalog
@@ -41,16 +43,38 @@ _BACKLOG = 2_048
 SWITCH_S = 0.0005
 
 
+class Source(Protocol):
+    """Where messages come from instead of push requests. Its methods are called on the event loop."""
+
+    failed: bool
+
+    @property
+    def welcome(self) -> str: ...
+
+    def start(self, on_failure: Callable[[], None]) -> None:
+        """Begin; `on_failure` ends the service as a signal would, and its exit is then no success."""
+
+    def stop(self) -> None:
+        """Take nothing more; the engine drains at the same time."""
+
+    async def closed(self) -> None:
+        """Come back when everything under way was acknowledged, or given back."""
+
+
 def serve(
     settings: Settings,
     *,
+    open_source: Callable[[Service], Source] | None = None,
     open_store: Callable[[Settings], StoreWithCatalog] = open_store,
     build_app: Callable[[Service, PushEndpoint], App] = build_app,
-) -> None:
+) -> bool:
     """Run until a signal. Raises MillpondError with one clear line where it cannot start.
 
+    With a source of messages there is no push endpoint; False then means that the source has failed.
     The benchmarks exchange the store or the application, and measure everything else as it is.
     """
+    if open_source is None:
+        settings.check_exposure()
     lock = _lock_store(settings)
     try:
         listener = _bind(settings)
@@ -62,18 +86,27 @@ def serve(
         except StoreError as error:
             raise SettingsError("STORE", settings.store, f"cannot be opened: {error}") from None
         service = Service(settings, store, sys.stdout.buffer)
-        push = PushEndpoint(service.engine, service.log, service.metrics)
-        _print_welcome(settings, url)
-        uvloop.run(_serve(service, listener, build_app(service, push), push))
+        source = open_source(service) if open_source is not None else None
+        if source is None:
+            guard = build_guard(settings, service.log)
+            push = PushEndpoint(service.engine, service.log, service.metrics, guard)
+        else:
+            push = _NoPush(service.engine, service.log, service.metrics)
+        _print_welcome(settings, url, source)
+        uvloop.run(_serve(service, listener, build_app(service, push), push, source))
+        fine = source is None or not source.failed
         if service.log.is_stuck:
             # Nobody reads standard output: the interpreter would wait for ever to flush it.
-            os._exit(0)
+            os._exit(0 if fine else 1)
     finally:
         if lock is not None:
             lock.release()
+    return fine
 
 
-async def _serve(service: Service, listener: socket.socket, app: App, push: PushEndpoint) -> None:
+async def _serve(
+    service: Service, listener: socket.socket, app: App, push: PushEndpoint, source: Source | None
+) -> None:
     _log_through(service)
     config = uvicorn.Config(
         app,
@@ -96,6 +129,8 @@ async def _serve(service: Service, listener: socket.socket, app: App, push: Push
     def stop() -> None:
         if not server.should_exit:
             service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
+            if source is not None:
+                source.stop()
             draining.append(loop.create_task(service.engine.drain()))
             server.should_exit = True
             for connection in list(server.server_state.connections):
@@ -111,7 +146,11 @@ async def _serve(service: Service, listener: socket.socket, app: App, push: Push
     _calm_collector()
     sys.setswitchinterval(SWITCH_S)
     service.log.note("INFO", "ready", views=[view.name for view in service.views])
+    if source is not None:
+        source.start(stop)
     await server.serve(sockets=[listener])
+    if source is not None:
+        await source.closed()
     for task in background:
         task.cancel()
     await service.close()
@@ -129,6 +168,15 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are ours: uvicorn would raise them again when done, and a drained exit is a success."""
         yield
+
+
+class _NoPush(PushEndpoint):
+    """In the push endpoint's place where messages are pulled: whoever pushes here is told so."""
+
+    def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:  # noqa: ARG002
+        text = "this server pulls its messages (millpond pull): it takes no push requests"
+        respond(404, [], self._encode({"reason": "not_found", "error": text}))
+        self._log.note("WARNING", "not_found", http_status=404, reason="not_found", method=method, path=PUSH_PATH)
 
 
 def _protocol(service: Service, push: PushEndpoint) -> type[DirectProtocol]:
@@ -177,8 +225,12 @@ def _shown_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _print_welcome(settings: Settings, url: str) -> None:
+def _print_welcome(settings: Settings, url: str, source: Source | None) -> None:
     """Plain single lines, also without a terminal; the command works when pasted."""
+    print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
+    if source is not None:
+        print(source.welcome, flush=True)  # noqa: T201
+        return
     now = time.time_ns() // 1_000
     data = msgspec.json.encode({"service": "hello", "status": "ok", "timestamp": timestamps.to_text(now)})
     body = {
@@ -190,13 +242,12 @@ def _print_welcome(settings: Settings, url: str) -> None:
         "subscription": "projects/local/subscriptions/hello",
     }
     text = msgspec.json.encode(body).decode()
-    print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
     print(f"Try: curl -s {url}{PUSH_PATH} -H 'content-type: application/json' -d '{text}'", flush=True)  # noqa: T201
 
 
 def _log_through(service: Service) -> None:
     handler = ToLog(service.log)
-    for name in ("uvicorn", "uvicorn.error", "asyncio"):
+    for name in ("uvicorn", "uvicorn.error", "asyncio", "google"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

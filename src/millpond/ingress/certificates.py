@@ -1,0 +1,185 @@
+"""The keys that sign push tokens: fetched where their issuer publishes them, and never used past their time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httptools
+import msgspec
+
+from millpond.errors import KeysUnavailable
+
+KEY_BITS_MIN = 2_048
+# The whole exchange with the key server, for which a push waits.
+FETCH_S = 3.0
+CERTIFICATES_BYTES_MAX = 256 * 1024
+AGE_S_MIN, AGE_S_MAX = 60, 86_400
+# Past this part of their life certificates are fetched anew while the old still serve.
+REFRESH_AFTER = 0.8
+# A token can name any key, so unknown ones must not make us ask the key server for each.
+ASK_AGAIN_S = 60.0
+ASK_AGAIN_WITHOUT_KEYS_S = 5.0
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})(?=$|[\s,])", re.IGNORECASE)
+
+
+class Key(NamedTuple):
+    """A certificate's key, and when it may be used. `verify` takes what was signed and the signature."""
+
+    verify: Callable[[bytes, bytes], bool]
+    valid_from: float
+    valid_until: float
+
+
+class Keys:
+    """The issuer's keys by id. They are used until they expire, never longer, and fetched once for all who wait."""
+
+    def __init__(
+        self,
+        fetch: Callable[[], Awaitable[tuple[dict[str, Key], int]]],
+        warn: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`fetch` gives the keys and how many seconds they may be used."""
+        self.on_withdrawn: Callable[[], None] = lambda: None
+        self._fetch = fetch
+        self._warn = warn
+        self._clock = clock
+        self._keys: dict[str, Key] = {}
+        self._asked_at = self._refresh_at = self._expires_at = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+        # Why the last fetch failed; empty if it did not.
+        self._fault = ""
+
+    async def find(self, key_id: str) -> Key | None:
+        """None where the issuer has no such key. Raises KeysUnavailable where that cannot be said."""
+        now = self._clock()
+        if now >= self._expires_at:
+            await self._refresh(ASK_AGAIN_WITHOUT_KEYS_S)
+            if self._clock() >= self._expires_at:
+                raise KeysUnavailable(f"the certificates cannot be fetched: {self._fault}")
+        elif now >= self._refresh_at:
+            self._begin(ASK_AGAIN_S)
+        if key_id not in self._keys:
+            await self._refresh(ASK_AGAIN_S)
+            if key_id not in self._keys and self._fault:
+                raise KeysUnavailable(f"the token's key is not known, and no news can be fetched: {self._fault}")
+        return self._keys.get(key_id)
+
+    async def _refresh(self, every_s: float) -> None:
+        fetching = self._begin(every_s)
+        if fetching is not None:
+            # Shielded: whoever waits may be cancelled, and the others still want the answer.
+            await asyncio.shield(fetching)
+
+    def _begin(self, every_s: float) -> asyncio.Task[None] | None:
+        """The fetch under way, begun now unless the last one began less than `every_s` ago."""
+        now = self._clock()
+        if self._fetching is None and now - self._asked_at >= every_s:
+            self._asked_at = now
+            self._fetching = asyncio.get_running_loop().create_task(self._fetch_once(now))
+        return self._fetching
+
+    async def _fetch_once(self, began: float) -> None:
+        try:
+            keys, age_s = await self._fetch()
+        except Exception as error:  # noqa: BLE001 - whatever it is, there are no new keys
+            self._fault = str(error) if isinstance(error, _BadAnswer) else type(error).__name__
+            if began < self._expires_at:
+                # Nobody is refused yet, so no other line tells.
+                self._warn(f"the certificates of PUSH_CERTS_URL could not be fetched anew: {self._fault}")
+        else:
+            if not self._keys.keys() <= keys.keys():
+                self.on_withdrawn()
+            self._keys, self._fault = keys, ""
+            self._refresh_at, self._expires_at = began + age_s * REFRESH_AFTER, began + age_s
+        finally:
+            self._fetching = None
+
+
+class _BadAnswer(Exception):
+    """What the key server sent is no use; the text says why."""
+
+
+class _Answer:
+    """One HTTP answer; the `on_…` methods are the parser's callbacks."""
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self.complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+async def fetch_certificates(url: str, tls: ssl.SSLContext | None) -> tuple[dict[str, Key], int]:
+    """One GET: no redirects, no proxies, nothing but 200, and an end to its size and time."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = f"host: {parts.netloc}\r\naccept: application/json\r\nconnection: close"
+    answer, received = _Answer(), 0
+    parser = httptools.HttpResponseParser(answer)
+    async with asyncio.timeout(FETCH_S):
+        port = parts.port or (80 if tls is None else 443)
+        reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
+        try:
+            writer.write(f"GET {target} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
+            while not answer.complete:
+                chunk = await reader.read(65_536)
+                received += len(chunk)
+                if not chunk or received > CERTIFICATES_BYTES_MAX:
+                    raise _BadAnswer("the answer ends early" if not chunk else "the answer is too large")
+                parser.feed_data(chunk)
+        finally:
+            writer.transport.abort()
+    if parser.get_status_code() != 200:
+        raise _BadAnswer(f"the answer is HTTP {parser.get_status_code()}")
+    return read_certificates(bytes(answer.body)), age_s_max(answer.headers.get("cache-control", ""))
+
+
+def age_s_max(cache_control: str) -> int:
+    """How long an answer may be used: what it says itself, within our own bounds."""
+    found = _MAX_AGE.search(cache_control)
+    return min(max(int(found[1]) if found else 0, AGE_S_MIN), AGE_S_MAX)
+
+
+def read_certificates(body: bytes) -> dict[str, Key]:
+    """The keys of a JSON object of PEM certificates. What is no RSA certificate is left out: a key not known."""
+    try:
+        certificates = msgspec.json.decode(body, type=dict[str, str])
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        raise _BadAnswer("the answer is not a JSON object of certificates") from None
+    keys = {key_id: key for key_id, pem in certificates.items() if (key := _read_certificate(pem)) is not None}
+    if not keys:
+        raise _BadAnswer("the answer holds no RSA certificate")
+    return keys
+
+
+def _read_certificate(pem: str) -> Key | None:
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra, see build_guard
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey  # noqa: PLC0415
+    from cryptography.x509 import load_pem_x509_certificate  # noqa: PLC0415
+    from google.auth.crypt import RSAVerifier  # noqa: PLC0415
+
+    try:
+        certificate = load_pem_x509_certificate(pem.encode())
+        key = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    if not isinstance(key, RSAPublicKey) or key.key_size < KEY_BITS_MIN:
+        return None
+    verifier = RSAVerifier(key)  # type: ignore[no-untyped-call]
+    valid_from, valid_until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return Key(verifier.verify, valid_from.timestamp(), valid_until.timestamp())

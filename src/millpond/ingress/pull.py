@@ -1,0 +1,292 @@
+"""Streaming pull: messages from Pub/Sub's client library in, the engine, `ack` or `nack` out.
+
+The library pulls, extends leases and sends acknowledgements, in threads of its own. Everything of ours happens on
+the event loop. Nothing is decided here: a message is acknowledged when the engine says that it is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Event
+from typing import Any, NamedTuple, Protocol
+
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.pubsub_v1 import SubscriberClient  # type: ignore[import-untyped]
+from google.cloud.pubsub_v1.subscriber.scheduler import Scheduler  # type: ignore[import-untyped]
+from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-untyped]
+
+from millpond import timestamps
+from millpond.engine import ROOM_BYTES_MAX
+from millpond.errors import InternalError, Overloaded, SettingsError
+from millpond.model import Delivery, Outcome, Result
+from millpond.service import Service
+from millpond.settle import ACK, settle_pull
+
+# From being told to stop: until everything under way must be settled, and until its acknowledgements must be sent.
+SETTLED_S = 6.0
+CLOSED_S = 7.0
+# The engine empties its room a turn after it has settled a batch.
+ROOM_S = 0.001
+# Where nothing of ours is under way, others fill the room, and nobody tells us when they are done.
+OTHERS_S = 0.1
+ERROR_CHARS_MAX = 500
+
+
+class Message(Protocol):
+    """What we use of the library's message, which has no types that a checker would believe."""
+
+    message_id: str
+
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def attributes(self) -> Mapping[str, str]: ...
+    @property
+    def publish_time(self) -> dt.datetime: ...
+    @property
+    def ordering_key(self) -> str: ...
+    @property
+    def delivery_attempt(self) -> int | None: ...
+    def ack_with_response(self) -> Future[Any]: ...
+    def nack_with_response(self) -> Future[Any]: ...
+
+
+class Stream(Scheduler):  # type: ignore[misc]
+    """How the library hands one subscription's messages over: in bunches, the event loop woken once for each.
+
+    In the place of the library's own scheduler, whose threads would wake the event loop for every message.
+    """
+
+    def __init__(self, subscription: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.subscription = subscription
+        self._loop = loop
+        self._requests: SimpleQueue[Any] = SimpleQueue()
+        self._arrived: deque[Callable[[], None]] = deque()
+        self._wake_due = False
+        # Not a count: sets may be changed from several threads.
+        self._under_way: set[Message] = set()
+        self._closing = False
+        self._settled = Event()
+
+    @property
+    def queue(self) -> SimpleQueue[Any]:
+        """Where messages put their acknowledgements, and the library's dispatcher takes them."""
+        return self._requests
+
+    def schedule(self, callback: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Called by the library's threads, with a message as first argument."""
+        self._under_way.add(args[0])
+        self._arrived.append(partial(callback, *args, **kwargs))
+        if not self._wake_due:
+            self._wake_due = True
+            # A closed loop means that the process is ending; then the message's lease does, too.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._hand_over)
+
+    def _hand_over(self) -> None:
+        # Before looking: what arrives from now on wakes us again.
+        self._wake_due = False
+        while self._arrived:
+            self._arrived.popleft()()
+
+    def finish(self, message: Message) -> None:
+        """The message is acknowledged, or given back. From any thread."""
+        self._under_way.discard(message)
+        if self._closing and not self._under_way:
+            self._settled.set()
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:  # noqa: ARG002 - we always wait
+        """Called by a thread of the library once it pulls no more. It sends what was acknowledged after this.
+
+        Nothing is handed back to it: what had not begun is refused by the engine, which is closing, and so given
+        back as everything else is.
+        """
+        self._closing = True
+        if self._under_way:
+            self._settled.wait(SETTLED_S)
+        return []
+
+
+class Arrival(NamedTuple):
+    """One message on its way through the engine."""
+
+    stream: Stream
+    message: Message
+    delivery: Delivery
+    began: float
+
+
+class Puller:
+    """The streaming pulls of one process. All methods are called on the event loop."""
+
+    def __init__(self, service: Service, subscriptions: Sequence[str]) -> None:
+        self.subscriptions = tuple(dict.fromkeys(subscriptions))
+        self.failed = False
+        self._engine = service.engine
+        self._log = service.log
+        self._metrics = service.metrics
+        self._client = _open_client()
+        shares = len(self.subscriptions)
+        self._flow_control = FlowControl(
+            max_messages=max(1, service.engine.rules.queue_size // shares), max_bytes=ROOM_BYTES_MAX // shares
+        )
+        self._pulls: dict[str, Future[Any]] = {}
+        self._stopping = False
+        self._give_up_at = 0.0
+        self._closed = asyncio.Event()
+        # In the engine, and waiting for room in it.
+        self._begun = 0
+        self._held: deque[Arrival] = deque()
+        self._look_due = False
+
+    @property
+    def welcome(self) -> str:
+        return "Pulls " + ", ".join(self.subscriptions)
+
+    def start(self, on_failure: Callable[[], None]) -> None:
+        """Begin to pull. `on_failure` is called once where a pull ends although nobody has stopped it."""
+        self._loop = asyncio.get_running_loop()
+        self._on_failure = on_failure
+        for subscription in self.subscriptions:
+            stream = Stream(subscription, self._loop)
+            pull = self._client.subscribe(
+                subscription,
+                callback=partial(self._receive, stream),
+                flow_control=self._flow_control,
+                scheduler=stream,
+                await_callbacks_on_shutdown=True,
+            )
+            self._pulls[subscription] = pull
+            pull.add_done_callback(partial(self._tell_ended, subscription))
+
+    def stop(self) -> None:
+        """Pull no more. What is under way is settled by the engine, which must be told to drain, too."""
+        self._stopping = True
+        self._give_up_at = self._loop.time() + CLOSED_S
+        for pull in self._pulls.values():
+            pull.cancel()
+
+    async def closed(self) -> None:
+        """Come back when every acknowledgement was sent, or when there is no time left for that."""
+        try:
+            async with asyncio.timeout_at(self._give_up_at):
+                await self._closed.wait()
+        except TimeoutError:
+            self._log.note("WARNING", "acknowledgements could not be sent in time: their messages come again")
+        self._client.close()
+
+    def _receive(self, stream: Stream, message: Message) -> None:
+        arrival = Arrival(stream, message, to_delivery(message, stream.subscription), time.perf_counter())
+        if self._held or not self._submit(arrival):
+            self._held.append(arrival)
+            if not self._begun:
+                self._look_later(OTHERS_S)
+
+    def _submit(self, arrival: Arrival) -> bool:
+        """False where there is no room. The message stays with us: its lease is extended, and nothing is lost."""
+        self._begun += 1
+        try:
+            self._engine.submit(arrival.delivery, partial(self._settle, arrival))
+        except Overloaded:
+            self._begun -= 1
+            return False
+        except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
+            self._settle(arrival, Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug)))
+        return True
+
+    def _submit_held(self) -> None:
+        self._look_due = False
+        while self._held and self._submit(self._held[0]):
+            self._held.popleft()
+        if self._held and not self._begun:
+            self._look_later(OTHERS_S)
+
+    def _look_later(self, delay_s: float) -> None:
+        if not self._look_due:
+            self._look_due = True
+            self._loop.call_later(delay_s, self._submit_held)
+
+    def _settle(self, arrival: Arrival, result: Result) -> None:
+        self._begun -= 1
+        message, delivery = arrival.message, arrival.delivery
+        settlement = settle_pull(result)
+        acknowledge = message.ack_with_response if settlement.ack_action == ACK else message.nack_with_response
+        acknowledge().add_done_callback(partial(self._check_acknowledged, arrival))
+        latency_s = time.perf_counter() - arrival.began
+        self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
+        self._metrics.messages[result.topic, result.outcome, result.reason] += 1
+        self._metrics.message_seconds.observe(latency_s)
+        if self._held:
+            self._look_later(ROOM_S)
+
+    def _check_acknowledged(self, arrival: Arrival, answer: Future[Any]) -> None:
+        """At once, except on exactly-once subscriptions: there a thread of the library calls, with the answer."""
+        error = answer.exception()
+        if error is not None:
+            note = partial(self._note_unacknowledged, arrival.delivery, error)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(note)
+        arrival.stream.finish(arrival.message)
+
+    def _note_unacknowledged(self, delivery: Delivery, error: BaseException) -> None:
+        self._log.note(
+            "WARNING",
+            "the acknowledgement failed: the message comes again",
+            messageId=delivery.message_id,
+            subscription=delivery.subscription,
+            **_described(error),
+        )
+
+    def _tell_ended(self, subscription: str, pull: Future[Any]) -> None:
+        """Called by a thread of the library, when a pull is closed and everything about it was sent."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end, subscription, pull.exception())
+
+    def _end(self, subscription: str, error: BaseException | None) -> None:
+        del self._pulls[subscription]
+        if not self._pulls:
+            self._closed.set()
+        if not self._stopping:
+            described = _described(error)
+            text = f"the streaming pull of {subscription} ended: {described['error_code']}: {described['error']}"
+            self._log.note("CRITICAL", text, subscription=subscription, **described)
+            self.failed = True
+            self._on_failure()
+
+
+def to_delivery(message: Message, subscription: str) -> Delivery:
+    return Delivery(
+        message_id=message.message_id,
+        publish_time=timestamps.from_datetime(message.publish_time),
+        data=message.data or None,
+        attributes=dict(message.attributes),
+        subscription=subscription,
+        ordering_key=message.ordering_key or None,
+        attempt=message.delivery_attempt,
+    )
+
+
+def _open_client() -> Any:
+    try:
+        return SubscriberClient()
+    except GoogleAuthError as error:
+        text = " ".join(str(error).split())[:ERROR_CHARS_MAX]
+        raise SettingsError("--subscription", "", f"cannot be pulled without credentials: {text}") from None
+
+
+def _described(error: BaseException | None) -> dict[str, str]:
+    """An error of the library in the words of a log line; an acknowledgement's has a status of its own."""
+    status = getattr(error, "error_code", None) or getattr(error, "grpc_status_code", None)
+    return {
+        "error_type": type(error).__name__,
+        "error_code": getattr(status, "name", type(error).__name__),
+        "error": f"{getattr(error, 'message', None) or error}"[:ERROR_CHARS_MAX],
+    }

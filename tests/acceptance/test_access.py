@@ -1,0 +1,366 @@
+"""Who may do what, of a running server: every route by its rule, tokens on the push path, what does not start."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from acceptance.support import Answer, Server, Start, clean_environment, push_body, read_answer
+from common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
+from millpond import settings
+from millpond.service import Service
+from millpond.stores.memory import MemoryStore
+from millpond.web.app import build_table
+from millpond.web.routing import Access, Route
+
+TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
+EVERYWHERE = {"HOST": "0.0.0.0", "PUSH_UNAUTHENTICATED": "allow"}  # noqa: S104 - that is the point
+PUSH = "/pubsub/push"
+# To open a path to everybody, declare it so in the table of routes and here.
+OPEN = {"/", "/metrics", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"}
+
+
+def all_routes() -> Sequence[Route]:
+    service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
+    service.log.close()
+    return build_table(service).routes
+
+
+ROUTES = all_routes()
+
+
+def calls(access: Access) -> list[tuple[str, str]]:
+    """Every method and path under a rule, with ids of nothing there is."""
+    found = [
+        (method, route.path.replace("{", "no-").replace("}", ""))
+        for route in ROUTES
+        if route.access is access
+        for method in route.allowed
+    ]
+    assert found
+    return found
+
+
+def call(server: Server, method: str, path: str, **headers: str) -> tuple[int, str]:
+    """The status, and the reason where the answer has one."""
+    response = server.http.request(method, path, headers=headers)
+    is_json = response.content and response.headers["content-type"] == "application/json"
+    return response.status_code, response.json().get("reason", "") if is_json else ""
+
+
+def refusal(method: str, status: int, reason: str) -> tuple[int, str]:
+    """What `call` finds; an answer to HEAD has no reason."""
+    return status, "" if method == "HEAD" else reason
+
+
+def is_let_in(found: tuple[int, str]) -> bool:
+    """Whether the endpoint answered, if only that there is no such thing, or that the request makes no sense."""
+    return found[0] in {200, 400, 404}
+
+
+# --- every route -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_every_route_declares_its_rule(route: Route) -> None:
+    """Nothing is open that does not stand in the list above, and the rule is one of three."""
+    assert isinstance(route.access, Access)
+    expected = Access.PUSH if route.path == PUSH else Access.OPEN if route.path in OPEN else Access.ADMIN
+    assert route.access is expected
+
+
+def test_no_route_without_a_rule() -> None:
+    """Whoever forgets it cannot even start."""
+    with pytest.raises(TypeError, match="access"):
+        Route("/forgotten", {})  # type: ignore[call-arg]
+
+
+def test_the_walk_sees_what_is_served(server: Server) -> None:
+    """The server lists the same paths."""
+    assert server.get("/").json["endpoints"] == [server.url + route.path for route in ROUTES]
+
+
+def test_on_loopback_without_a_token(server: Server) -> None:
+    """A newcomer needs nothing: every route answers, if only that there is no such thing."""
+    for access in (Access.OPEN, Access.ADMIN):
+        for method, path in calls(access):
+            assert is_let_in(call(server, method, path)), (method, path)
+
+
+def test_with_a_token(start: Start) -> None:
+    """Every admin route refuses who does not have it, on loopback as well; the open ones do not ask."""
+    server = start(ADMIN_TOKEN=TOKEN)
+    for method, path in calls(Access.ADMIN):
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"host": "localhost"}):
+            assert call(server, method, path, **headers) == refusal(method, 401, "unauthorized"), path
+        assert is_let_in(call(server, method, path, authorization=f"Bearer {TOKEN}"))
+        # Whoever has the token may come under any name, as through a proxy.
+        assert is_let_in(call(server, method, path, authorization=f"Bearer {TOKEN}", host="pond.example"))
+    for method, path in calls(Access.OPEN):
+        assert call(server, method, path)[0] == 200, (method, path)
+    assert server.send({"service": "x", "timestamp": 1}).status == 200
+
+
+def test_off_loopback_without_a_token(start: Start) -> None:
+    """Nobody may look: the answer names the setting. Push, as allowed, health and metrics go on."""
+    server = start(**EVERYWHERE)
+    for method, path in calls(Access.ADMIN):
+        for headers in ({}, {"host": "localhost"}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
+            found = call(server, method, path, **headers)
+            assert found == refusal(method, 403, "admin_token_not_set"), (path, headers)
+    assert "ADMIN_TOKEN" in server.get("/api/stats").json["error"]
+    for method, path in calls(Access.OPEN):
+        assert call(server, method, path)[0] == 200, (method, path)
+    assert server.send({"service": "x", "timestamp": 1}).status == 200
+
+
+def test_off_loopback_with_a_token(start: Start) -> None:
+    """As on loopback."""
+    server = start(**EVERYWHERE, ADMIN_TOKEN=TOKEN)
+    for method, path in calls(Access.ADMIN):
+        assert call(server, method, path) == refusal(method, 401, "unauthorized"), path
+        assert is_let_in(call(server, method, path, authorization=f"Bearer {TOKEN}"))
+
+
+# Names, and ways to write addresses, that a browser could be made to send us.
+FOREIGN_HOSTS = (
+    *("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "localhost.", "é"),
+    *("127.0.0.1@evil.example", "0x7f.1", "2130706433", "192.168.1.7", "[::2]", "[", "::1", ":8080", "x:y:z"),
+)
+OWN_HOSTS = (
+    *("localhost", "LOCALHOST:80", "localhost:8080", "127.0.0.1", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:80"),
+)
+
+
+def test_a_name_that_was_made_to_mean_us(server: Server) -> None:
+    """A page whose name leads to 127.0.0.1 reads nothing here; push and the open paths do not ask for names."""
+    for method, path in calls(Access.ADMIN):
+        assert call(server, method, path, host="evil.example") == refusal(method, 403, "foreign_host"), path
+    for host in FOREIGN_HOSTS:
+        head = f"GET /api/stats HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+        answer = server.raw(head)
+        assert (answer.status, answer.json["reason"]) == (403, "foreign_host"), host
+    assert server.raw(b"GET /api/stats HTTP/1.0\r\n\r\n").json["reason"] == "foreign_host"
+    for host in OWN_HOSTS:
+        assert call(server, "GET", "/api/stats", host=host)[0] == 200, host
+    for method, path in calls(Access.OPEN):
+        assert call(server, method, path, host="evil.example")[0] == 200
+    tunnelled = server.push(push_body({"service": "x", "timestamp": 1}), {"host": "tunnel.example"})
+    assert tunnelled.status == 200
+
+
+FOREIGN_ORIGINS = ("https://evil.example", "null", "x", "http://[", "http://127.0.0.1", "http://127.0.0.1:1", "")
+
+
+def test_a_page_of_another_site_changes_nothing(server: Server) -> None:
+    """Whatever is not a reading request and names another origin is refused, on every route."""
+    writing = [(method, path) for method, path in calls(Access.ADMIN) if method not in {"GET", "HEAD"}]
+    assert writing
+    for method, path in writing:
+        for origin in FOREIGN_ORIGINS:
+            assert call(server, method, path, origin=origin) == (403, "foreign_origin"), (path, origin)
+        assert is_let_in(call(server, method, path, origin=server.url))
+
+
+@pytest.mark.parametrize("way", ["HTTP/1.1", "HTTP/1.0"])
+def test_a_page_of_another_site_pushes_nothing(server: Server, way: str) -> None:
+    """A browser sends a post without a content type anywhere, asking nobody; its Origin tells. Both ways in."""
+    name = way.replace("/", "")
+    before = server.documents()
+    server.put_up_fence()
+    for origin in FOREIGN_ORIGINS:
+        answer = server.raw(request(push_body({"service": name, "timestamp": 1}), way, server, origin=origin))
+        assert (answer.status, answer.json["reason"]) == (403, "foreign_origin"), origin
+        assert answer.json["messageId"] == ""
+    lines = [json.loads(line) for line in server.fence()]
+    assert [(line["http_status"], line["severity"]) for line in lines] == [(403, "WARNING")] * len(FOREIGN_ORIGINS)
+    assert server.documents().keys() - before.keys() <= {"ops_services/dev__fence"}
+    own = request(push_body({"service": name, "timestamp": 1}, message_id=name), way, server, origin=server.url)
+    assert server.raw(own).json["outcome"] == "applied"
+
+
+def request(body: object, way: str, server: Server, **headers: str) -> bytes:
+    """A push as bytes. What is not plain HTTP/1.1 takes the way through ASGI."""
+    content = json.dumps(body).encode()
+    fields = {"host": f"127.0.0.1:{server.port}", "content-length": str(len(content)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {PUSH} {way}\r\n{lines}\r\n".encode("latin-1") + content
+
+
+# --- tokens on the push path -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as running:
+        yield running
+
+
+def with_guard(start: Start, url: str, **environment: str) -> Server:
+    """A server that wants tokens. Its client sends a good one, unless a test says otherwise."""
+    asked = {"PUSH_AUDIENCE": AUDIENCE, "PUSH_SERVICE_ACCOUNT": ACCOUNT, "PUSH_CERTS_URL": url}
+    server = start(**asked, **environment)
+    server.http.headers["authorization"] = good().decode()
+    return server
+
+
+@pytest.fixture(scope="module")
+def guarded(start: Start, issuer: Issuer) -> Server:
+    return with_guard(start, issuer.url)
+
+
+def test_a_good_token(guarded: Server, issuer: Issuer) -> None:
+    """Its message is applied; the certificates were fetched once for all of them."""
+    for number in range(5):
+        answer = guarded.send({"service": "good", "timestamp": 1 + number}, message_id=f"good-{number}")
+        assert (answer.status, answer.json["outcome"]) == (200, "applied")
+    assert guarded.document("ops_services/dev__good") is not None
+    assert issuer.fetches == 1
+
+
+@pytest.mark.parametrize("way", ["HTTP/1.1", "HTTP/1.0"])
+@pytest.mark.parametrize(
+    ("header", "status", "reason"),
+    [
+        (lambda: None, 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["alg none"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["HS256 with the public key"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["another key under our id"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["claims exchanged"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["expired"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["over 8 KiB"], 401, "push_unauthenticated"),
+        (FORBIDDEN["another audience"], 403, "push_forbidden"),
+        (FORBIDDEN["another account"], 403, "push_forbidden"),
+    ],
+)
+def test_no_good_token(
+    guarded: Server, way: str, header: Callable[[], bytes | None], status: int, reason: str
+) -> None:
+    """Nothing is stored, nothing of the body is repeated, one line tells, and the token is in none."""
+    guarded.put_up_fence()
+    before = guarded.documents(("ops_services", "ops_dedupe", "dead_letters"))
+    token = header()
+    sent = {} if token is None else {"authorization": token.decode("latin-1")}
+    for body in (push_body({"service": "thief", "timestamp": 1}, message_id="thief"), {"nonsense": 1}):
+        answer = guarded.raw(request(body, way, guarded, **sent))
+        assert answer.status == status
+        error = answer.json.pop("error")
+        assert answer.json == {"outcome": "retry", "reason": reason, "messageId": "", "topic": "", "views": []}
+        assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+        lines = [json.loads(line) for line in guarded.fence()]
+        assert [(line["http_status"], line["reason"], line["messageId"]) for line in lines] == [
+            (status, reason, "")
+        ]
+        assert (lines[0]["severity"], lines[0]["error"]) == ("WARNING", error)
+    assert guarded.documents(("ops_services", "ops_dedupe", "dead_letters")) == before
+    if token is not None:
+        signature = token.decode("latin-1").split(".")[-1]
+        assert not any(signature in line for line in guarded.output)
+
+
+def test_a_connection_goes_on_after_a_refusal(guarded: Server) -> None:
+    """The broker keeps its connections, also through a moment of wrong settings."""
+    body = json.dumps(push_body({"service": "again", "timestamp": 1}, message_id="again"))
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=10)
+    found = []
+    for header in ("Bearer x", good(sub="9").decode(), "Bearer x", good(sub="9").decode()):
+        connection.request("POST", PUSH, body, {"authorization": header})
+        response = connection.getresponse()
+        response.read()
+        found.append(response.status)
+    connection.close()
+    assert found == [401, 200, 401, 200]
+
+
+def test_a_push_token_is_no_admin_token(start: Start, issuer: Issuer) -> None:
+    """And the other way round: each opens its own door only."""
+    server = with_guard(start, issuer.url, HOST="0.0.0.0", ADMIN_TOKEN=TOKEN)  # noqa: S104
+    body = push_body({"service": "x", "timestamp": 1})
+    assert server.get("/api/stats").status == 401
+    assert server.push(body).status == 200
+    assert server.push(body, {"authorization": f"Bearer {TOKEN}"}).status == 401
+    assert server.get("/api/stats", authorization=f"Bearer {TOKEN}").json["total"] == 1
+
+
+def test_a_key_server_that_is_down(start: Start) -> None:
+    """503, so that the message comes again; nothing is stored; and it heals by itself."""
+    with Issuer() as issuer:
+        server = with_guard(start, issuer.url)
+        issuer.status = 500
+        body = push_body({"service": "later", "timestamp": 1})
+        answer = server.push(body)
+        assert (answer.status, answer.json["reason"]) == (503, "keys_unavailable")
+        assert server.get("/api/stats").json["total"] == 0
+        assert server.get("/health").status == 200
+        issuer.status = 200
+        until = time.monotonic() + 15
+        while (answer := server.push(body)).status == 503:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        assert answer.json["outcome"] == "applied"
+        assert issuer.fetches == 2
+
+
+def test_the_end_does_not_wait_for_the_key_server(start: Start) -> None:
+    """SIGTERM while a request waits for certificates: it is answered, and the process ends in time."""
+    with Issuer() as issuer:
+        server = with_guard(start, issuer.url)
+        issuer.pause_s = 30
+        with socket.create_connection(("127.0.0.1", server.port), timeout=15) as connection:
+            body = push_body({"service": "x", "timestamp": 1})
+            connection.sendall(request(body, "HTTP/1.1", server, authorization=good().decode()))
+            while not issuer.fetches:
+                time.sleep(0.01)
+            answers: list[Answer] = []
+            reading = threading.Thread(target=lambda: answers.append(read_answer(connection)))
+            reading.start()
+            began = time.monotonic()
+            assert server.terminate() == 0
+            assert time.monotonic() - began < 8
+            reading.join()
+        assert [(answer.status, answer.json["reason"]) for answer in answers] == [(503, "keys_unavailable")]
+
+
+# --- start-up ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOST": "0.0.0.0"},  # noqa: S104
+        {"HOST": "::"},
+        {"HOST": "192.0.2.1"},
+        {"HOST": "pond.example"},
+        {"HOST": "0.0.0.0", "ADMIN_TOKEN": TOKEN},  # noqa: S104
+        {"K_SERVICE": "pond"},
+    ],
+    ids=lambda environment: " ".join(f"{name}={value}" for name, value in environment.items()),
+)
+def test_push_without_tokens_is_not_offered_to_others(tmp_path: Path, environment: dict[str, str]) -> None:
+    """One line that names the settings, and no store was touched."""
+    done = subprocess.run(
+        [sys.executable, "-m", "millpond", "serve"],
+        env=clean_environment({"PORT": "0", "STORE": "memory", **environment}),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert all(
+        name in line for name in ("HOST=", "PUSH_AUDIENCE", "PUSH_SERVICE_ACCOUNT", "PUSH_UNAUTHENTICATED=allow")
+    )
+    assert list(tmp_path.iterdir()) == []
