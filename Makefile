@@ -1,7 +1,7 @@
 # Everything a newcomer needs. `make help` lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run install test check format lock bench clean
+.PHONY: help run install test check format lock bench bench-cloud clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: install ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
 	@exec $(BIN)/millpond serve
@@ -54,6 +54,9 @@ lock: ## resolve the dependencies anew (needs uv)
 
 bench: install ## measure the durable path against an empty handler and write docs/benchmarks.md (needs wrk)
 	$(BIN)/python benchmarks/bench.py
+
+bench-cloud: install ## measure Millpond on the Firestore emulator against a textbook consumer, into docs/benchmarks.md
+	$(BIN)/python benchmarks/cloud.py
 
 clean: ## remove what was installed and built (never var/, which holds data)
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from benchmarks.results import CONNECTIONS, Check, Results, Throughput
 
 Rows = list[Sequence[str]]
+CHECK_HEAD = ("", "check", "target", "measured")
 _ABOUT = """\
 Written by `make bench`; do not edit. What is measured, and why so: [benchmarks/README.md](../benchmarks/README.md).
 Raw figures and samples: [benchmarks.json](benchmarks.json)."""
@@ -20,33 +21,28 @@ counted by a wrapper at the store port."""
 
 
 def terminal(results: Results) -> str:
-    rows: Rows = [("", "check", "target", "measured"), *_check_rows(results.checks(), "ok", "MISSED")]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     figures = "\n".join(f"{name:<44}{value}" for name, value in _figures(results))
-    return f"\n{figures}\n\n{table}\n"
+    return f"\n{figures}\n\n{columns(CHECK_HEAD, check_rows(results.checks(), 'ok', 'MISSED'))}\n"
 
 
 def page(results: Results) -> str:
-    missed = [check.name for check in results.checks() if not check.passed]
-    verdict = f"**Missed: {'; '.join(missed)}.**" if missed else "Every target was met."
     return "\n".join(
         [
             "# Benchmarks",
             "",
             _ABOUT,
             "",
-            f"{verdict} Measured {results.date}.",
+            f"{verdict(results.checks())} Measured {results.date}.",
             "",
-            *_table(("", "check", "target", "measured"), _check_rows(results.checks(), "✓", "✗")),
+            *table(CHECK_HEAD, check_rows(results.checks(), "✓", "✗")),
             "## Figures",
             "",
-            *_table(("figure", "value"), _figures(results)),
+            *table(("figure", "value"), _figures(results)),
             "## Rounds",
             "",
             _ABOUT_ROUNDS.format(connections=CONNECTIONS, sizes=results.sizes),
             "",
-            *_table(
+            *table(
                 ("server", "messages/s", "p50", "p99", "200s", "log entries", "commits", "server", "wrk", "other"),
                 _round_rows(results),
             ),
@@ -54,7 +50,7 @@ def page(results: Results) -> str:
             *_memory(results),
             "## Where and with what",
             "",
-            *_table(("", ""), [*results.machine.items(), *results.versions.items()]),
+            *table(("", ""), [*results.machine.items(), *results.versions.items()]),
             "Run with:",
             "",
             "```",
@@ -97,7 +93,12 @@ def _medians(found: Throughput, server: str, *fields: str) -> str:
     return " / ".join(f"{found.median(server, field):.1f}" for field in fields)
 
 
-def _check_rows(checks: Iterable[Check], met: str, missed: str) -> Rows:
+def verdict(checks: Iterable[Check]) -> str:
+    missed = [check.name for check in checks if not check.passed]
+    return f"**Missed: {'; '.join(missed)}.**" if missed else "Every target was met."
+
+
+def check_rows(checks: Iterable[Check], met: str, missed: str) -> Rows:
     return [(met if check.passed else missed, check.name, check.target, check.measured) for check in checks]
 
 
@@ -122,7 +123,7 @@ def _coalescing(results: Results) -> list[str]:
         "",
         _ABOUT_COALESCING.format(connections=CONNECTIONS),
         "",
-        *_table(("symbol", "ticks arrive", "200s", "writes", "ticks/s"), rows),
+        *table(("symbol", "ticks arrive", "200s", "writes", "ticks/s"), rows),
     ]
 
 
@@ -132,9 +133,17 @@ def _memory(results: Results) -> list[str]:
     rows: Rows = [
         (f"{s.messages:,}", f"{s.resident_kib / 1024:.1f} MiB", f"{s.at_s:.1f} s") for s in results.memory.samples
     ]
-    return ["## Memory", "", *_table(("messages", "resident", "after"), rows)]
+    return ["## Memory", "", *table(("messages", "resident", "after"), rows)]
 
 
-def _table(head: Sequence[str], rows: Rows) -> list[str]:
+def columns(head: Sequence[str], rows: Rows) -> str:
+    """A table for the terminal."""
+    cells = [head, *rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def table(head: Sequence[str], rows: Rows) -> list[str]:
     cells = [head, ["---"] * len(head), *rows]
     return [*("| " + " | ".join(row) + " |" for row in cells), ""]

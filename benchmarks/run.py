@@ -14,15 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from benchmarks import counted, machine, report, throughput, wrk
+from benchmarks import counted, machine, report, sections, throughput, wrk
 from benchmarks.messages import Runs
 from benchmarks.processes import ROOT, BenchError, choose_cores
 from benchmarks.results import FULL, QUICK, Results
 from benchmarks.setting import Bench, say
 
-_DOCS = ROOT / "docs"
 # Event times begin this long ago, so that none lies in the future however many runs there are.
 _EVENTS_AGO_S = 12 * 3_600
 
@@ -46,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick or options.skip_memory:
         say("A shortened run: docs/benchmarks.md is left as it is.")
     else:
-        _DOCS.joinpath("benchmarks.md").write_text(report.page(results))
-        _DOCS.joinpath("benchmarks.json").write_bytes(_as_json(results))
+        sections.write_local(report.page(results), _figures(results))
         say("Written: docs/benchmarks.md, docs/benchmarks.json")
     return 0 if all(check.passed for check in results.checks()) else 1
 
@@ -82,13 +81,13 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
     )
 
 
-def _as_json(results: Results) -> bytes:
-    figures = msgspec.to_builtins(results)
+def _figures(results: Results) -> dict[str, Any]:
+    figures: dict[str, Any] = msgspec.to_builtins(results)
     figures["ratio"] = results.throughput.ratio
     figures["messages_per_commit"] = results.throughput.messages_per_commit
     figures["memory_growth"] = results.memory.growth if results.memory is not None else None
     figures["checks"] = msgspec.to_builtins(results.checks())
-    return msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
+    return figures
 
 
 @contextlib.contextmanager

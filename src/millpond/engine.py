@@ -241,7 +241,9 @@ class Engine:
             tickets = self._take()
             if not tickets:
                 return
-            task = self._find_loop().create_task(self._run(tickets))
+            # Marked before the task begins to run: the next batch is taken at once.
+            refs = self._claim(tickets)
+            task = self._find_loop().create_task(self._run(tickets, refs))
             self._running.add(task)
             task.add_done_callback(self._finished)
 
@@ -264,11 +266,13 @@ class Engine:
         self._room_bytes -= weight
         return taken
 
-    async def _run(self, tickets: list[Ticket]) -> None:
-        # With one batch at a time there is no other whose documents it could touch.
-        alone = self._in_flight_max == 1
-        refs = set() if alone else {ref for ticket in tickets for ref in ticket.refs}
+    def _claim(self, tickets: list[Ticket]) -> set[Ref]:
+        """Mark the batch's documents as being in one. With one batch at a time there is no other to keep off."""
+        refs = set() if self._in_flight_max == 1 else {ref for ticket in tickets for ref in ticket.refs}
         self._busy |= refs
+        return refs
+
+    async def _run(self, tickets: list[Ticket], refs: set[Ref]) -> None:
         self._tickets_running.append(tickets)
         try:
             await self._batches.commit(tickets)

@@ -165,6 +165,21 @@ def test_denied_access_is_retried_by_the_broker_and_pages_somebody() -> None:
     run(scenario)
 
 
+def test_one_process_never_races_itself() -> None:
+    """More than one batch waits for the same document: they follow each other, and no commit conflicts."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=8), CONSUMER_QUEUE_SIZE="5000")
+        await bench.send(tick("m0", 0, 0, 1.0))
+        bench.store.reads.clear()
+        await bench.send(*(tick(f"m{n}", n, n, float(n)) for n in range(1, 1_500)))
+        assert bench.service.metrics.conflicts == 0
+        assert bench.store.reads == []
+        assert (await bench.document("market_ticks_latest/SPY"))["price"] == 1_499.0
+
+    run(scenario)
+
+
 def test_denied_access_with_letters_elsewhere_is_buried_at_once() -> None:
     """002's reading: published, ALERT, 200. What cannot be published is not acknowledged."""
 

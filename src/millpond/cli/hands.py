@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from millpond.cli import exits
-from millpond.cli.local import open_service, when_there_is_room
+from millpond.cli.local import open_service, settled, when_there_is_room
 from millpond.cli.messages import encode_push
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
@@ -97,5 +97,5 @@ class OwnHands:
         return await self._service.letters.purge(Ref(in_store.COLLECTION, letter_id))
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
-        result = await when_there_is_room(lambda: self._service.replay_delivery(delivery))
+        result = await settled(lambda: self._service.replay_delivery(delivery))
         return replay_answer(delivery.message_id, result)

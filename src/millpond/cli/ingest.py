@@ -16,7 +16,7 @@ from millpond import timestamps
 from millpond.cli import exits
 from millpond.cli.address import Address, url_option
 from millpond.cli.chunks import Source, read_chunks
-from millpond.cli.local import open_service, when_there_is_room
+from millpond.cli.local import open_service, settled
 from millpond.cli.messages import encode_push
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
@@ -201,7 +201,7 @@ async def _sender(settings: Settings, address: Address | None, concurrency: int)
         async with open_service(settings, concurrency) as service:
 
             async def handle(delivery: Delivery) -> Sent:
-                result = await when_there_is_room(lambda: service.engine.handle(delivery))
+                result = await settled(lambda: service.engine.handle(delivery))
                 error = "" if result.error is None else str(result.error)
                 return Sent(str(result.outcome), result.reason, error)
 

@@ -11,8 +11,10 @@ from typing import TypeVar
 import msgspec
 
 from millpond.cli.exits import WrongUsage
+from millpond.cli.retry import PATIENCE_S
 from millpond.cli.server import refuse_missing
-from millpond.errors import Overloaded, SettingsError
+from millpond.errors import Overloaded, SettingsError, Unavailable
+from millpond.model import Result
 from millpond.ports import StoreWithCatalog
 from millpond.service import Service, open_store
 from millpond.settings import Settings
@@ -57,6 +59,16 @@ async def when_there_is_room(call: Callable[[], Awaitable[T]]) -> T:
             return await call()
         except Overloaded:
             await asyncio.sleep(_ROOM_PAUSE_S)
+
+
+async def settled(call: Callable[[], Awaitable[Result]]) -> Result:
+    """The result, tried for a minute while the store is away: a command has nobody who would send it again."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + PATIENCE_S
+    while True:
+        result = await when_there_is_room(call)
+        if not isinstance(result.error, Unavailable) or result.settled or loop.time() >= give_up_at:
+            return result
 
 
 def refuse_memory(settings: Settings) -> None:

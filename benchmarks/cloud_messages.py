@@ -1,0 +1,110 @@
+"""The messages both sides get, and what must remain of them.
+
+System events of a few services, each unique, a little out of order.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import random
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+ENV = "bench"
+TOPIC = "system.events"
+_STATUS = ("healthy", "warning", "failing")
+_REGION = ("us-east1", "us-west1", "us-east4")
+_APART = dt.timedelta(milliseconds=1)
+# Every message's event time lies in the past, however many there are.
+_BEGAN_AGO = dt.timedelta(hours=12)
+# A message may be overtaken by the next few of its service.
+_TURNS_OVERTAKEN = 3
+
+
+class Message(NamedTuple):
+    """A system event and the push body that brings it."""
+
+    message_id: str
+    service: str
+    status: str
+    version: str
+    region: str
+    at: dt.datetime
+
+    @property
+    def document_id(self) -> str:
+        return f"{ENV}__{self.service}"
+
+    def fields(self) -> dict[str, Any]:
+        """What its document says when no newer event is known; Millpond adds more under `source`."""
+        return {
+            "serviceId": self.service,
+            "env": ENV,
+            "status": self.status,
+            "lastHeartbeatAt": self.at,
+            "version": self.version,
+            "region": self.region,
+            "updatedAt": self.at,
+        }
+
+    def data(self) -> bytes:
+        event = {
+            "service": self.service,
+            "timestamp": self.at,
+            "status": self.status,
+            "version": self.version,
+            "region": self.region,
+            "instance": f"{self.service}-7f9c4d5b6",
+            "kind": "heartbeat",
+        }
+        return msgspec.json.encode(event)
+
+    def push_body(self) -> bytes:
+        message = {
+            "data": base64.b64encode(self.data()).decode(),
+            "messageId": self.message_id,
+            "publishTime": self.at,
+            "attributes": {"topic": TOPIC},
+        }
+        return msgspec.json.encode({"message": message, "subscription": "projects/local/subscriptions/bench"})
+
+
+def system_events(documents: int, count: int, seed: int) -> list[Message]:
+    """`count` events of `documents` services, each with a time of its own.
+
+    The services take turns, strictly: eight threads then hardly ever meet on one of fifty documents, which is the
+    baseline's best case. Within a service events overtake each other, so that some arrive stale.
+    """
+    chance = random.Random(seed)
+    began = dt.datetime.now(dt.UTC) - _BEGAN_AGO
+    messages = [_message(documents, number, seed, began, chance) for number in range(count)]
+    arriving = list(messages)
+    for service in range(documents):
+        own = messages[service::documents]
+        places = [turn + chance.uniform(0, _TURNS_OVERTAKEN) for turn in range(len(own))]
+        arriving[service::documents] = [own[turn] for turn in sorted(range(len(own)), key=places.__getitem__)]
+    return arriving
+
+
+def _message(documents: int, number: int, seed: int, began: dt.datetime, chance: random.Random) -> Message:
+    return Message(
+        message_id=f"{seed:04d}{number:09d}",
+        service=f"svc-{number % documents:02d}",
+        status=chance.choice(_STATUS),
+        version=f"1.{number % 97}.0",
+        region=_REGION[number % len(_REGION)],
+        at=began + number * _APART,
+    )
+
+
+def fold(messages: Iterable[Message]) -> dict[str, Message]:
+    """By document id, the newest message: what has to be there whatever the order of arrival was."""
+    newest: dict[str, Message] = {}
+    for message in messages:
+        known = newest.get(message.document_id)
+        if known is None or message.at > known.at:
+            newest[message.document_id] = message
+    return newest

@@ -1,0 +1,170 @@
+"""What a run of the cloud benchmark finds: figures, counts, and whether each target was met. Pure data."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Literal
+
+import msgspec
+from benchmarks.cloud_proxy import Counts
+from benchmarks.results import Check
+
+DOCUMENTS = 50
+HOT_DOCUMENTS = 2
+CONNECTIONS = 100
+# Messages under way at once in `millpond ingest`: two full batches, one being committed and one waiting.
+INGEST_AT_ONCE = 1_000
+# Messages outstanding in `millpond pull`: what Pub/Sub's client library allows unless told otherwise.
+PULL_AT_ONCE = 1_000
+# As many as can be under way find room, so that nothing is answered 429.
+QUEUE_SIZE = 256
+FILE_RATIO_MIN = 20
+PUSH_RATIO_MIN = 10
+HOT_RATIO_MIN = 300
+RPCS_PER_MESSAGE_MAX = 0.1
+TICKS = 1_000
+TICK_WRITES_MAX = 50
+MILLION = 1_000_000
+
+Kind = Literal["baseline", "file", "pull", "push"]
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How many messages, how often, and how long the baseline may try."""
+
+    rounds: int
+    baseline: int
+    baseline_s: float
+    hot_baseline_s: float
+    file: int
+    pull: int
+    push: int
+    hot_push: int
+    counted_baseline: int
+    counted_push: int
+    warm_up: int
+
+
+FULL = Sizes(3, 2_000, 30.0, 25.0, 20_000, 20_000, 10_000, 10_000, 500, 5_000, 10_000)
+QUICK = Sizes(1, 60, 10.0, 5.0, 600, 600, 400, 400, 40, 400, 200)
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """One measured run on a project of its own, read back afterwards."""
+
+    kind: Kind
+    documents: int
+    sent: int
+    # Acknowledged; of a baseline that was cut off, those done until then.
+    done: int
+    seconds: float
+    # What was lost or wrong afterwards.
+    faults: list[str]
+    # Transactions begun, and what the client gave up with; the message was then tried again.
+    attempts: int = 0
+    failures: dict[str, int] = msgspec.field(default_factory=dict)
+    # Millpond's own count, and how long a message waited for its answer.
+    commits: int | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    # Share of all cores that were at work, on this or on anything else.
+    machine_busy: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        return self.done / self.seconds
+
+    @property
+    def gave_up(self) -> int:
+        return sum(self.failures.values())
+
+
+class Counted(msgspec.Struct, kw_only=True):
+    """A run through the proxy."""
+
+    what: str
+    messages: int
+    counts: Counts
+    faults: list[str]
+
+    def per_thousand(self, count: int) -> float:
+        return count * 1_000 / self.messages
+
+    def per_million(self, count: int) -> int:
+        return round(count * MILLION / self.messages)
+
+
+class CloudResults(msgspec.Struct):
+    date: str
+    command: str
+    machine: dict[str, str]
+    versions: dict[str, str]
+    sizes: Sizes
+    runs: list[Run]
+    baseline_counted: Counted
+    push_counted: Counted
+    ticks_counted: list[Counted]
+
+    def of(self, kind: Kind, documents: int) -> list[Run]:
+        return [run for run in self.runs if run.kind == kind and run.documents == documents]
+
+    def median(self, kind: Kind, documents: int) -> float:
+        return statistics.median(run.per_second for run in self.of(kind, documents))
+
+    def ratio(self, kind: Kind, documents: int) -> float:
+        """How many times the baseline's speed. One that did nothing at all is taken to have done one message."""
+        none_done = 1 / max(run.seconds for run in self.of("baseline", documents))
+        return self.median(kind, documents) / max(none_done, self.median("baseline", documents))
+
+    def ratios(self, kind: Kind, documents: int) -> list[float]:
+        """Round by round."""
+        pairs = zip(self.of(kind, documents), self.of("baseline", documents), strict=True)
+        return [run.per_second / max(1 / base.seconds, base.per_second) for run, base in pairs]
+
+    @property
+    def counted(self) -> list[Counted]:
+        return [self.baseline_counted, self.push_counted, *self.ticks_counted]
+
+    def checks(self) -> list[Check]:
+        rpcs = self.push_counted.counts.rpcs / self.push_counted.messages
+        writes = max(found.counts.writes for found in self.ticks_counted)
+        reads = max(found.counts.reads for found in self.ticks_counted)
+        faults = [f"{run.kind}, {run.documents} documents: {fault}" for run in self.runs for fault in run.faults]
+        faults += [f"{found.what}: {fault}" for found in self.counted for fault in found.faults]
+        return [
+            *self._ratio_checks(),
+            Check(
+                f"RPCs per message, {CONNECTIONS} in flight over {DOCUMENTS} documents",
+                f"≤ {RPCS_PER_MESSAGE_MAX}",
+                f"{rpcs:.4f}",
+                rpcs <= RPCS_PER_MESSAGE_MAX,
+            ),
+            Check(
+                f"document writes for {TICKS:,} ticks of one symbol, once warm",
+                f"≤ {TICK_WRITES_MAX}",
+                f"at most {writes}",
+                writes <= TICK_WRITES_MAX,
+            ),
+            Check("document reads for those ticks", "0", f"{reads}", reads == 0),
+            Check(
+                "lost or wrong afterwards, over every run",
+                "nothing",
+                "; ".join(faults) if faults else "nothing",
+                not faults,
+            ),
+        ]
+
+    def _ratio_checks(self) -> list[Check]:
+        wanted: list[tuple[str, Kind, int, int]] = [
+            (f"fed from a file, {DOCUMENTS} documents", "file", DOCUMENTS, FILE_RATIO_MIN),
+            (f"fed by pull, {DOCUMENTS} documents", "pull", DOCUMENTS, FILE_RATIO_MIN),
+            (f"HTTP push, {DOCUMENTS} documents", "push", DOCUMENTS, PUSH_RATIO_MIN),
+            (f"HTTP push, {HOT_DOCUMENTS} hot documents", "push", HOT_DOCUMENTS, HOT_RATIO_MIN),
+        ]
+        checks = []
+        for name, kind, documents, least in wanted:
+            if self.of(kind, documents):
+                ratio = self.ratio(kind, documents)
+                target = f"≥ {least} times the baseline"
+                checks.append(Check(name, target, f"{ratio:,.1f} times", ratio >= least))
+        return checks
