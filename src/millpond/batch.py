@@ -45,7 +45,9 @@ class Batches:
         """Settle every ticket. `unsure` are documents that must be read, whatever the cache says."""
         unsure = set() if unsure is None else unsure
         failures = conflicts = 0
+        loop = asyncio.get_running_loop()
         while tickets:
+            began = loop.time()
             try:
                 planned = await self._plan(tickets, unsure)
                 committed = await self._write(planned)
@@ -55,7 +57,7 @@ class Batches:
             except StoreError as error:
                 failures += 1
                 unsure.update(self._forget(tickets))
-                tickets = await self._back_off(tickets, error, failures)
+                tickets = await self._back_off(tickets, error, failures, loop.time() - began)
                 continue
             except Exception as bug:  # noqa: BLE001 - it must not take the batch's other messages along
                 await self._survive(tickets, bug)
@@ -226,8 +228,13 @@ class Batches:
                     Result(Outcome.POISON, denial.reason, item.topic, error=denial, event=item.event, buried=True)
                 )
 
-    async def _back_off(self, tickets: Sequence[Ticket], error: StoreError, failures: int) -> Sequence[Ticket]:
-        """Wait and return the tickets that have time left for another try; the others are answered RETRY."""
+    async def _back_off(
+        self, tickets: Sequence[Ticket], error: StoreError, failures: int, took_s: float
+    ) -> Sequence[Ticket]:
+        """Wait and return the tickets that have time left for another try; the others are answered RETRY.
+
+        Once we are told to stop there must be time to finish the try, too, which may take as long as the last.
+        """
         engine, rules = self._engine, self._engine.rules
         engine.metrics.store_errors[type(error).__name__] += 1
         if isinstance(error, AccessDenied):
@@ -238,7 +245,8 @@ class Batches:
             return self._expire(tickets, error, "store_unavailable", everyone=True)
         pause = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)
         pause *= self._jitter.uniform(0.5, 1.0)
-        tickets = self._expire(tickets, error, "store_unavailable", ahead_s=pause)
+        ahead_s = pause if engine.accepting else pause + took_s
+        tickets = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
         if tickets:
             await asyncio.sleep(pause)
         return tickets

@@ -77,7 +77,12 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "CONSUMER_MAX_WORKERS", "8", parse.whole(1, 1_000), "Commits in flight at once (the embedded store: one)."
     ),
-    Setting("CONSUMER_QUEUE_SIZE", "64", parse.whole(1, 1_000_000), "Messages that may wait; beyond that, 429."),
+    Setting(
+        "CONSUMER_QUEUE_SIZE",
+        "64",
+        parse.whole(1, 1_000_000),
+        "Messages that may wait; beyond that, 429. Pull: under way at once.",
+    ),
     Setting("FIRESTORE_RETRY_MAX_ATTEMPTS", "6", parse.whole(1, 100), "Tries of a failing commit, on any store."),
     Setting("FIRESTORE_RETRY_INITIAL_BACKOFF_S", "0.25", parse.number(0.001, 60), "Pause before the second try."),
     Setting("FIRESTORE_RETRY_MAX_BACKOFF_S", "6.0", parse.number(0.001, 600), "Longest pause between tries."),

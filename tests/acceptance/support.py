@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
@@ -53,16 +53,18 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """One `millpond serve` in a process group of its own, with everything it printed."""
+    """One `millpond serve`, or `pull`, in a process group of its own, with everything it printed."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str] | None = None, arguments: Sequence[str] = ("serve",)
+    ) -> None:
         self.store = folder / "millpond.db"
         self._lines: list[str] = []
         self._more = threading.Condition()
         self._fences = 0
         self._fence_at: dict[int, int] = {}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "millpond", "serve"],
+            [sys.executable, "-m", "millpond", *arguments],
             env=clean_environment({"PORT": "0", "STORE": f"sqlite:{self.store}", **(environment or {})}),
             cwd=folder,
             stdin=subprocess.DEVNULL,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import click
 
 from millpond.cli import exits
@@ -12,15 +15,23 @@ from millpond.service import Service
 from millpond.settings import Settings
 from millpond.web import server
 
+_PATH = "projects/P/subscriptions/S"
+_SUBSCRIPTION = re.compile(r"(projects/[a-z0-9.:-]+/subscriptions/)?(?!goog)[A-Za-z][A-Za-z0-9_.~+%-]{2,254}")
 
-@click.command(epilog=example("GCP_PROJECT=my-project millpond pull --subscription ticks --subscription bars"))
+
+@click.command(
+    epilog=example(
+        "millpond pull --subscription projects/my-project/subscriptions/ticks",
+        "GCP_PROJECT=my-project millpond pull --subscription ticks --subscription bars",
+    )
+)
 @click.option(
     "--subscription",
     "subscriptions",
     metavar="SUBSCRIPTION",
     multiple=True,
     required=True,
-    help="Subscription to pull: an id in $GCP_PROJECT, or projects/P/subscriptions/S. Give it again for more.",
+    help=f"Subscription to pull: an id in $GCP_PROJECT, or {_PATH}. Give it again for more.",
 )
 @setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
@@ -38,11 +49,22 @@ def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
     """
     try:
         settings = load_settings()
+        for name in subscriptions:
+            _check(name, settings)
         fine = server.serve(settings, open_source=lambda service: _open_puller(settings, service, subscriptions))
     except MillpondError as error:
         print_error(str(error))
         ctx.exit(exits.USAGE)
     ctx.exit(exits.OK if fine else exits.NEGATIVE)
+
+
+def _check(name: str, settings: Settings) -> None:
+    """What can be known to fail before anybody is asked."""
+    if not _SUBSCRIPTION.fullmatch(name):
+        raise SettingsError("--subscription", name, f"must be a subscription's id, or {_PATH}")
+    emulated = "PUBSUB_EMULATOR_HOST" in os.environ
+    if "/" not in name and settings.origins["GCP_PROJECT"] == "default" and not emulated:
+        raise SettingsError("--subscription", name, f"must be a path, {_PATH}, unless GCP_PROJECT is set")
 
 
 def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.Source:

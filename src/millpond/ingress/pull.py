@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from queue import SimpleQueue
+from queue import Queue
 from threading import Event
 from typing import Any, NamedTuple, Protocol
 
@@ -25,14 +25,14 @@ from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-unty
 
 from millpond import timestamps
 from millpond.engine import ROOM_BYTES_MAX
-from millpond.errors import InternalError, Overloaded, SettingsError
+from millpond.errors import InternalError, MillpondError, Overloaded
 from millpond.model import Delivery, Outcome, Result
 from millpond.service import Service
 from millpond.settle import ACK, settle_pull
 
 # From being told to stop: until everything under way must be settled, and until its acknowledgements must be sent.
-SETTLED_S = 6.0
-CLOSED_S = 7.0
+SETTLED_S = 5.5
+CLOSED_S = 6.5
 # The engine empties its room a turn after it has settled a batch.
 ROOM_S = 0.001
 # Where nothing of ours is under way, others fill the room, and nobody tells us when they are done.
@@ -68,7 +68,7 @@ class Stream(Scheduler):  # type: ignore[misc]
     def __init__(self, subscription: str, loop: asyncio.AbstractEventLoop) -> None:
         self.subscription = subscription
         self._loop = loop
-        self._requests: SimpleQueue[Any] = SimpleQueue()
+        self._requests: Queue[Any] = Queue()
         self._arrived: deque[Callable[[], None]] = deque()
         self._wake_due = False
         # Not a count: sets may be changed from several threads.
@@ -77,7 +77,7 @@ class Stream(Scheduler):  # type: ignore[misc]
         self._settled = Event()
 
     @property
-    def queue(self) -> SimpleQueue[Any]:
+    def queue(self) -> Queue[Any]:
         """Where messages put their acknowledgements, and the library's dispatcher takes them."""
         return self._requests
 
@@ -180,8 +180,10 @@ class Puller:
             async with asyncio.timeout_at(self._give_up_at):
                 await self._closed.wait()
         except TimeoutError:
+            # Closing the client now would wait for its threads, which still try to reach the broker.
             self._log.note("WARNING", "acknowledgements could not be sent in time: their messages come again")
-        self._client.close()
+        else:
+            self._client.close()
 
     def _receive(self, stream: Stream, message: Message) -> None:
         arrival = Arrival(stream, message, to_delivery(message, stream.subscription), time.perf_counter())
@@ -239,7 +241,7 @@ class Puller:
     def _note_unacknowledged(self, delivery: Delivery, error: BaseException) -> None:
         self._log.note(
             "WARNING",
-            "the acknowledgement failed: the message comes again",
+            "the acknowledgement failed: the message may come again",
             messageId=delivery.message_id,
             subscription=delivery.subscription,
             **_described(error),
@@ -278,8 +280,7 @@ def _open_client() -> Any:
     try:
         return SubscriberClient()
     except GoogleAuthError as error:
-        text = " ".join(str(error).split())[:ERROR_CHARS_MAX]
-        raise SettingsError("--subscription", "", f"cannot be pulled without credentials: {text}") from None
+        raise MillpondError(f"no credentials for Pub/Sub: {_described(error)['error']}") from None
 
 
 def _described(error: BaseException | None) -> dict[str, str]:
@@ -288,5 +289,5 @@ def _described(error: BaseException | None) -> dict[str, str]:
     return {
         "error_type": type(error).__name__,
         "error_code": getattr(status, "name", type(error).__name__),
-        "error": f"{getattr(error, 'message', None) or error}"[:ERROR_CHARS_MAX],
+        "error": " ".join(f"{getattr(error, 'message', None) or error}".split())[:ERROR_CHARS_MAX],
     }

@@ -1,4 +1,4 @@
-"""`millpond serve`: bind, print where and how to try it, serve until SIGTERM, drain, exit within eight seconds."""
+"""`millpond serve` and `pull`: bind, say where, run until SIGTERM, drain, exit within eight seconds."""
 
 from __future__ import annotations
 
@@ -230,6 +230,10 @@ def _print_welcome(settings: Settings, url: str, source: Source | None) -> None:
     print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
     if source is not None:
         print(source.welcome, flush=True)  # noqa: T201
+        return
+    if settings.push_audience is not None:
+        who = f"{settings.push_service_account} for {settings.push_audience}"
+        print(f"Takes pushes at {url}{PUSH_PATH} with a token of {who}", flush=True)  # noqa: T201
         return
     now = time.time_ns() // 1_000
     data = msgspec.json.encode({"service": "hello", "status": "ok", "timestamp": timestamps.to_text(now)})
