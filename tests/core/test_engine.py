@@ -180,6 +180,24 @@ def test_one_process_never_races_itself() -> None:
     run(scenario)
 
 
+def test_draining_begins_no_try_it_cannot_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that takes long to fail must not hold up the end beyond the drain's own limit."""
+    monkeypatch.setattr("millpond.engine.DRAIN_S", 0.5)
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), FIRESTORE_RETRY_MAX_TOTAL_S="30")
+        bench.store.commit_s = 0.3
+        bench.store.before.extend([Unavailable("away")] * 100)
+        answered = asyncio.ensure_future(bench.send(service("m1", 1, "ok", 1)))
+        await asyncio.sleep(0.05)
+        await bench.engine.drain()
+        (result,) = await answered
+        assert result.reason == "store_unavailable"
+        assert len(bench.store.commits) == 1
+
+    run(scenario)
+
+
 def test_denied_access_with_letters_elsewhere_is_buried_at_once() -> None:
     """002's reading: published, ALERT, 200. What cannot be published is not acknowledged."""
 
