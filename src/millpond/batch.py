@@ -8,12 +8,14 @@ refused         one write is impossible: halve until it is alone, bury it, commi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import SnapshotCache
-from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused
+from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
 from millpond.ports import Store
@@ -27,11 +29,20 @@ CACHE_ENTRIES_MAX = 10_000
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 # A cached document may decide that an event leads to no write only while it is younger than this.
 CACHE_TRUST_S = 1.0
+# Letters made at the same time; those on a topic wait for the broker.
+_DIGS_AT_ONCE = 32
+# What waited too long is tried all the same, but not for long.
+_TRY_S_MIN = 0.25
 _CONFLICT_PAUSE_S = 0.005
 _CONFLICT_PAUSE_MAX_S = 0.25
 # What a document is taken for that is not known and almost never exists yet.
 _ABSENT = Snapshot(Ref("", ""), None, None)
+_CONTENTION = StoreError("other writers kept changing the documents")
 _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
+
+
+class _OutOfTime(Unavailable):
+    """The last ticket's time is up while a call is under way."""
 
 
 class Batches:
@@ -49,10 +60,16 @@ class Batches:
         while tickets:
             began = loop.time()
             try:
-                planned = await self._plan(tickets, unsure)
-                committed = await self._write(planned)
+                async with _in_time(tickets):
+                    planned = await self._plan(tickets, unsure)
+                    committed = await self._write(planned)
             except WriteRefused as refusal:
                 await self._isolate(tickets, refusal, unsure)
+                return
+            except _OutOfTime as error:
+                self._forget(tickets)
+                reason = "contention" if conflicts else error.reason
+                self._expire(tickets, _CONTENTION if conflicts else error, reason, everyone=True)
                 return
             except StoreError as error:
                 failures += 1
@@ -69,8 +86,8 @@ class Batches:
             conflicts += 1
             self._engine.metrics.conflicts += 1
             unsure.update(self._forget(tickets, committed.refs))
-            tickets = self._expire(tickets, StoreError("other writers kept changing the documents"), "contention")
-            groups = _groups(tickets) if conflicts > 1 else [tickets]
+            tickets = self._expire(tickets, _CONTENTION, "contention")
+            groups = split(tickets, committed.refs) if conflicts > 1 else [tickets]
             if len(groups) > 1:
                 await self._each(groups, unsure)
                 return
@@ -152,7 +169,7 @@ class Batches:
 
     async def _settle(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
         """Answer what is durable; bury what the plan found to be poison."""
-        graves: list[Ticket] = []
+        doomed: list[tuple[Ticket, Fault]] = []
         for ticket, result in zip(tickets, results, strict=True):
             if result.buried and not ticket.item.replay:
                 self._engine.metrics.letters_buried += 1
@@ -162,10 +179,10 @@ class Batches:
             refusal = self._engine.refusal(ticket.item, result.error)
             if refusal is not None:
                 ticket.settle(refusal)
-            elif await self.dig(ticket, result.error):
-                graves.append(ticket)
-        if graves:
-            await self.commit(graves)
+            else:
+                doomed.append((ticket, result.error))
+        if doomed:
+            await self.commit(await self._dig_all(doomed))
 
     async def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused, unsure: set[Ref]) -> None:
         if len(tickets) > 1:
@@ -201,7 +218,13 @@ class Batches:
 
     async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref]) -> None:
         """Commit groups that share no document, at once; all of them end before the first error goes on."""
-        done = await asyncio.gather(*(self.commit(group, set(unsure)) for group in groups), return_exceptions=True)
+        slots = asyncio.Semaphore(self._engine.rules.batches_in_flight_max)
+
+        async def one(group: Sequence[Ticket]) -> None:
+            async with slots:
+                await self.commit(group, set(unsure))
+
+        done = await asyncio.gather(*map(one, groups), return_exceptions=True)
         for error in done:
             if error is not None:
                 raise error
@@ -217,16 +240,20 @@ class Batches:
         ticket.bury_as(letter, fault)
         return True
 
-    async def _bury_denied(self, tickets: Sequence[Ticket], denial: AccessDenied) -> None:
-        """Letters outside the store, and nothing else: it would not even take an entry of the event log."""
-        dug = await asyncio.gather(*(self.dig(ticket, denial) for ticket in tickets))
-        for ticket, is_dug in zip(tickets, dug, strict=True):
-            if is_dug:
-                item = ticket.item
-                self._engine.metrics.letters_buried += 1
-                ticket.settle(
-                    Result(Outcome.POISON, denial.reason, item.topic, error=denial, event=item.event, buried=True)
-                )
+    async def _dig_all(self, doomed: Sequence[tuple[Ticket, Fault]]) -> list[Ticket]:
+        """Those whose letter could be made; a slow one holds up none of the others."""
+        slots = asyncio.Semaphore(_DIGS_AT_ONCE)
+
+        async def one(ticket: Ticket, fault: Fault) -> bool:
+            async with slots:
+                return await self.dig(ticket, fault)
+
+        dug = await asyncio.gather(*(one(*pair) for pair in doomed), return_exceptions=True)
+        for (ticket, _), result in zip(doomed, dug, strict=True):
+            if isinstance(result, Exception):
+                ticket.fail(result)
+                self._engine.report(result)
+        return [ticket for (ticket, _), result in zip(doomed, dug, strict=True) if result is True]
 
     async def _back_off(
         self, tickets: Sequence[Ticket], error: StoreError, failures: int, took_s: float
@@ -238,8 +265,9 @@ class Batches:
         engine, rules = self._engine, self._engine.rules
         engine.metrics.store_errors[type(error).__name__] += 1
         if isinstance(error, AccessDenied):
-            doomed = [ticket for ticket in tickets if rules.bury_when_denied and ticket.item.letter is None]
-            await self._bury_denied([ticket for ticket in doomed if ticket.item.bury], error)
+            if rules.bury_when_denied:
+                # Published letters are durable now. What only the store could keep is answered RETRY below.
+                await self._dig_all([(t, error) for t in tickets if t.item.letter is None and t.item.bury])
             return self._expire(tickets, error, error.reason, everyone=True)
         if failures >= rules.retry_attempts_max:
             return self._expire(tickets, error, "store_unavailable", everyone=True)
@@ -265,10 +293,24 @@ class Batches:
         rest = []
         for ticket in tickets:
             if everyone or ticket.deadline <= latest:
-                ticket.settle(ticket.item.unsettled(Outcome.RETRY, reason, error))
+                answer = ticket.item.unsettled(Outcome.RETRY, reason, error)
+                self._engine.metrics.letters_buried += answer.buried
+                ticket.settle(answer)
             else:
                 rest.append(ticket)
         return rest
+
+
+@contextlib.asynccontextmanager
+async def _in_time(tickets: Sequence[Ticket]) -> AsyncIterator[None]:
+    """A call that hangs ends with the last ticket's time; whether it was applied nobody knows."""
+    latest = max(ticket.deadline for ticket in tickets)
+    least = asyncio.get_running_loop().time() + _TRY_S_MIN
+    try:
+        async with asyncio.timeout_at(max(latest, least)):
+            yield
+    except TimeoutError:
+        raise _OutOfTime("no answer from the store in the time that was left", code="DEADLINE_EXCEEDED") from None
 
 
 def _doubtful(
@@ -285,22 +327,3 @@ def _doubtful(
         elif aged and any(view.outcome in _IDLE for view in result.views):
             found.update(ref for ref in ticket.refs if ref in aged)
     return list(found)
-
-
-def _groups(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
-    """Tickets that share documents, directly or through others, stay together; the rest part ways."""
-    parent = list(range(len(tickets)))
-
-    def root(index: int) -> int:
-        while parent[index] != index:
-            parent[index] = index = parent[parent[index]]
-        return index
-
-    owner: dict[Ref, int] = {}
-    for index, ticket in enumerate(tickets):
-        for ref in ticket.refs:
-            parent[root(index)] = root(owner.setdefault(ref, index))
-    groups: dict[int, list[Ticket]] = {}
-    for index, ticket in enumerate(tickets):
-        groups.setdefault(root(index), []).append(ticket)
-    return list(groups.values())

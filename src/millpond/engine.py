@@ -30,6 +30,8 @@ BATCH_COUNT_MAX = 500
 BATCH_BYTES_MAX = 3 * 1024 * 1024
 ROOM_BYTES_MAX = 64 * 1024 * 1024
 DRAIN_S = 5.0
+# And then so long for calls that were under way.
+DRAIN_GRACE_S = 1.5
 # A document, its log entry and its receipt, against the bytes of the message that caused them.
 _WEIGHT_PER_BYTE = 3
 _WEIGHT_FIXED = 1_024
@@ -233,7 +235,20 @@ class Engine:
             ticket.deadline = min(ticket.deadline, deadline)
         self._pump()
         while self._running or self._digging:
-            await asyncio.wait([*self._running, *self._digging])
+            left_s = deadline + DRAIN_GRACE_S - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                self._abandon()
+                return
+            await asyncio.wait([*self._running, *self._digging], timeout=left_s)
+
+    def _abandon(self) -> None:
+        """Somebody hangs, and we must go: what may or may not have been stored comes again."""
+        error = Overloaded("the server is shutting down, and the store did not answer")
+        for ticket in chain(self._room, self._digging.values(), *self._tickets_running):
+            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "shutting_down", error))
+        self._room.clear()
+        for task in (*self._running, *self._digging):
+            task.cancel()
 
     def _pump(self) -> None:
         self._pump_due = False

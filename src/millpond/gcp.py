@@ -7,6 +7,7 @@ for. Streaming pull does use the high-level client (`ingress/pull.py`), for its 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import grpc
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
@@ -17,17 +18,22 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncI
 PUBSUB_EMULATOR_VARIABLE = "PUBSUB_EMULATOR_HOST"
 
 
-def open_publisher() -> PublisherAsyncClient:
+def emulator() -> str | None:
+    """Where the emulator is; None where it is the service."""
+    return os.environ.get(PUBSUB_EMULATOR_VARIABLE) or None
+
+
+def open_publisher(credentials: Any = None) -> PublisherAsyncClient:
     """Must be called on the event loop that will use it."""
-    host = os.environ.get(PUBSUB_EMULATOR_VARIABLE)
+    host = emulator()
     if host is None:
-        return PublisherAsyncClient()
+        return PublisherAsyncClient(credentials=credentials)
     return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))
 
 
 def open_subscriber() -> SubscriberAsyncClient:
     """Must be called on the event loop that will use it."""
-    host = os.environ.get(PUBSUB_EMULATOR_VARIABLE)
+    host = emulator()
     if host is None:
         return SubscriberAsyncClient()
     return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))

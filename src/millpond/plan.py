@@ -111,7 +111,7 @@ def _log_entry(item: Item, result: Result) -> LogEntry:
 
 def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
     if item.letter is not None:
-        return _plan_burial(item, item.letter, desk)
+        return _plan_burial(item, item.letter, desk, now)
     try:
         verdicts = [_decide(item, target, desk, now, receipts) for target in item.targets]
     except Poison as fault:
@@ -131,10 +131,13 @@ def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
     return Result(top.outcome, top.reason, item.topic, views, receipt=receipt, event=item.event)
 
 
-def _plan_burial(item: Item, letter: Letter, desk: Desk) -> Result:
-    # A letter that is there already was buried by an earlier delivery whose acknowledgement got lost.
-    if letter.ref is not None and letter.document is not None and desk.look(letter.ref) is None:
-        desk.put(letter.ref, letter.document)
+def _plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
+    if letter.ref is not None and letter.document is not None:
+        # One that is there already was buried by an earlier delivery whose acknowledgement got lost. If it has
+        # expired, it may go any moment, and does not count.
+        there = desk.look(letter.ref)
+        if there is None or timestamps.from_datetime(there["expireAt"]) <= now:
+            desk.put(letter.ref, letter.document)
     return Result(Outcome.POISON, letter.reason, item.topic, error=item.fault, event=item.event, buried=True)
 
 

@@ -71,7 +71,11 @@ class Item(msgspec.Struct, frozen=True):
     letter: Letter | None = None
 
     def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
-        """The answer while the store holds nothing for it."""
+        """The answer while the store holds nothing for it; a letter that lies elsewhere needs no store."""
+        if self.letter is not None and self.letter.ref is None:
+            return Result(
+                Outcome.POISON, self.letter.reason, self.topic, error=self.fault, event=self.event, buried=True
+            )
         return Result(outcome, reason, self.topic, error=error, event=self.event)
 
 

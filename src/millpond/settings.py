@@ -59,11 +59,11 @@ TABLE: tuple[Setting, ...] = (
         "Whether to listen off loopback without PUSH_AUDIENCE.",
     ),
     Setting("PUSH_CERTS_URL", GOOGLE_CERTS_URL, parse.certs_url, "Where the keys that sign tokens are published."),
-    Setting("GCP_PROJECT", "local", parse.text(), "Google Cloud project of Firestore and Pub/Sub."),
+    Setting("GCP_PROJECT", "local", parse.project, "Google Cloud project of Firestore and Pub/Sub."),
     Setting("ENV", "dev", parse.text(), "Environment, part of document ids: prod, staging, …"),
     Setting("SYSTEM_EVENTS_TOPIC", "system.events", parse.text(), "Topic of system events."),
     Setting("DEFAULT_REGION", "local", parse.text(), "Region of services that name none."),
-    Setting("FIRESTORE_DATABASE", "(default)", parse.text(), "Firestore database."),
+    Setting("FIRESTORE_DATABASE", "(default)", parse.database, "Firestore database."),
     Setting(
         "FIRESTORE_COLLECTION_PREFIX", "", parse.prefix, "Put before the name of every collection in Firestore."
     ),
@@ -267,7 +267,7 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
     if values["event_log"] is None:
         values["event_log"] = values["store"] != FIRESTORE
     _check_together(values, on_cloud_run=on_cloud_run)
-    _check_cloud(values, origins, emulated="PUBSUB_EMULATOR_HOST" in environment)
+    _check_cloud(values, origins, emulated=bool(environment.get("PUBSUB_EMULATOR_HOST")))
     return Settings(origins=origins, **values)
 
 

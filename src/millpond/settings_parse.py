@@ -96,8 +96,21 @@ def store(value: str) -> str:
 
 def prefix(value: str) -> str:
     """What may stand before any collection name without making it illegal."""
-    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})?", value.strip()):
-        raise ValueError("up to 100 letters, digits, _, - and ., beginning with a letter or a digit")
+    if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,98}[_.-])?", value.strip()):
+        raise ValueError("up to 100 letters, digits, _, - and ., first a letter or a digit, last _, - or .")
+    return value.strip()
+
+
+def project(value: str) -> str:
+    """Stands in the names of everything we ask for, so one that cannot be right is not tried."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}", value.strip()):
+        raise ValueError("the id of a Google Cloud project")
+    return value.strip()
+
+
+def database(value: str) -> str:
+    if not re.fullmatch(r"\(default\)|[A-Za-z0-9][A-Za-z0-9-]{0,62}", value.strip()):
+        raise ValueError("(default), or letters, digits and -")
     return value.strip()
 
 

@@ -140,11 +140,13 @@ def test_a_second_serve_on_one_store(start: Start, tmp_path: Path) -> None:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 FREE_TEXT = {"ADMIN_TOKEN", "SOURCE_TOPIC"}
-NOT_EMPTY = ("HOST", "GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION", "FIRESTORE_DATABASE")
+NOT_EMPTY = ("HOST", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
 WORDS = ("yes please", "2", "")
 NUMBERS = ("many", "", "-1", "nan", "inf", "1e999", "1,5", "0x10")
 WRONG: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(NOT_EMPTY, ("", "  ")),
+    "GCP_PROJECT": ("", "  ", "a/b", "p q", "projects/p"),
+    "FIRESTORE_DATABASE": ("", "my/db", "default)", "a b", "x" * 64),
     "PORT": ("http", "", "-1", "65536", "80.0", "8080x"),
     "STORE": ("", "sqlite:", "postgres://db", "millpond.db", "sqlite: ", "MEMORY"),
     "VIEWS": ("not-a-module", "a b", "a..b", "/etc/views.py", "no_such_module_anywhere"),
@@ -170,7 +172,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "VIEW_ERROR_PARK_AFTER_S": (*NUMBERS, "31536001"),
     "RECEIPTS": ("", "both", "off"),
     "RECEIPT_TTL_DAYS": (*NUMBERS, "0", "off"),
-    "FIRESTORE_COLLECTION_PREFIX": ("a/b", "__x", ".", "ü", "x" * 101),
+    "FIRESTORE_COLLECTION_PREFIX": ("a/b", "__x", ".", "ü", "x" * 100 + "_", "t1"),
     "FIRESTORE_RPC_DEADLINE_S": (*NUMBERS, "0", "61"),
     "PUSH_AUDIENCE": ("https://pond.example/pubsub/push",),
     "PUSH_SERVICE_ACCOUNT": ("push@p.iam.gserviceaccount.com",),

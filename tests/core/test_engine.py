@@ -198,8 +198,9 @@ def test_draining_begins_no_try_it_cannot_finish(monkeypatch: pytest.MonkeyPatch
     run(scenario)
 
 
-def test_denied_access_with_letters_elsewhere_is_buried_at_once() -> None:
+def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """002's reading: published, ALERT, 200. What cannot be published is not acknowledged."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
@@ -222,6 +223,110 @@ def test_denied_access_with_letters_elsewhere_is_buried_at_once() -> None:
         assert "the topic is gone" in str(unpublished.error)
         assert "AccessDenied: no" in str(unpublished.error)
         assert bench.service.metrics.letters_buried == 1
+
+    run(scenario)
+
+
+def test_what_only_the_denied_store_could_keep_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred attributes leave no room for ours on the topic, and the store takes no letter either."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
+        bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
+        many = {f"a{n}": "x" for n in range(100)}
+        (result,) = await bench.send(delivery({"service": "x", "timestamp": at(0)}, "m1", attributes=many))
+        assert (result.reason, result.settled, settle_push(result).http_status) == ("access_denied", False, 503)
+        assert await bench.store.collections() == []
+
+    run(scenario)
+
+
+def test_a_published_letter_is_durable_whatever_the_store_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poison whose letter lies on the topic is acknowledged also where its log entry cannot be kept."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        posted: list[str] = []
+
+        async def publish(item: Item, fault: Fault) -> Letter:
+            posted.append(item.delivery.message_id)
+            return Letter(None, None, fault.reason)
+
+        bench.engine.undertaker.write_letter = publish  # type: ignore[method-assign]
+        bench.store.before.extend([Unavailable("away")] * 100)
+        (result,) = await bench.send(delivery({"service": "x", "timestamp": "?"}, "m1"))
+        assert (result.outcome, result.reason, result.settled) == (Outcome.POISON, "invalid_event", True)
+        assert posted == ["m1"]
+
+    run(scenario)
+
+
+def test_a_slow_letter_holds_up_nobody() -> None:
+    """What a batch has made durable is answered before the batch's letters are made."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.engine.router = Router([Orders()], bench.service.settings.route_rules())
+        write_letter = bench.engine.undertaker.write_letter
+        order_of_answers: list[str] = []
+
+        async def slowly(item: Item, fault: Fault) -> Letter:
+            await asyncio.sleep(0.1)
+            return await write_letter(item, fault)
+
+        bench.engine.undertaker.write_letter = slowly  # type: ignore[method-assign]
+
+        async def sent(message: Delivery) -> None:
+            await bench.engine.handle(message)
+            order_of_answers.append(message.message_id)
+
+        month = 30 * 86_400
+        old = [order(f"old{n}", 1, -month, -month) for n in range(20)]
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(sent(message) for message in [*old, order("new", 1, 0)]))
+        assert order_of_answers[0] == "new"
+        assert asyncio.get_running_loop().time() - began < 1.0
+
+    run(scenario)
+
+
+def test_an_expired_letter_does_not_count() -> None:
+    """It may be deleted any moment; a message that comes again then must be buried again."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), LETTER_TTL_DAYS="1")
+        poison = delivery({"service": "x", "timestamp": "?"}, "m1")
+        await bench.send(poison)
+        (first,) = await bench.store.list_documents("dead_letters", 9, None)
+        await bench.send(poison)
+        assert await bench.store.list_documents("dead_letters", 9, None) == [first]
+        bench.now += 86_400 * SECOND
+        await bench.send(poison)
+        (again,) = await bench.store.list_documents("dead_letters", 9, None)
+        assert again.data is not None
+        assert first.data is not None
+        assert again.data["expireAt"] > first.data["expireAt"]
+
+    run(scenario)
+
+
+def test_contention_without_culprits_does_not_fan_out() -> None:
+    """Two halves, not a commit for every message: that would make it worse."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        conflicts = iter([Conflict(), Conflict()])
+        commit = bench.store.commit
+
+        async def contended(writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+            return next(conflicts, None) or await commit(writes, log)
+
+        bench.store.commit = contended  # type: ignore[method-assign]
+        messages = [delivery({"service": f"s{n}", "timestamp": at(0)}, f"m{n}") for n in range(100)]
+        assert {result.outcome for result in await bench.send(*messages)} == {Outcome.APPLIED}
+        assert len(bench.store.commits) == 2
 
     run(scenario)
 

@@ -18,7 +18,7 @@ TEXT = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_cate
 DELIVERIES = st.builds(
     Delivery,
     message_id=TEXT.filter(lambda text: len(text.encode()) <= 256),
-    publish_time=st.integers(0, 7_000_000_000_000_000),
+    publish_time=st.integers(0, NOW),
     data=st.binary(min_size=1),
     attributes=st.dictionaries(TEXT.filter(lambda t: not t.startswith((PREFIX, NATIVE_PREFIX))), TEXT),
     subscription=st.sampled_from(["", "projects/p/subscriptions/s"]),
@@ -69,10 +69,29 @@ def test_a_copy_of_the_broker_keeps_its_own_id() -> None:
     )
 
 
+def test_names_of_ours_that_a_sender_wrote_are_not_believed() -> None:
+    """Neither on a letter of ours nor on Pub/Sub's own copy of the message."""
+    forged = {
+        f"{PREFIX}messageId": "other",
+        f"{PREFIX}publishTime": "2025-01-01T00:00:00Z",
+        f"{PREFIX}dataFault": "x",
+    }
+    sent = Delivery(message_id="m", publish_time=NOW - 1, data=b"{}", attributes=forged)
+    assert restore(published(sent)) == msgspec.structs.replace(sent, attributes={})
+    native = {
+        f"{NATIVE_PREFIX}Subscription": "s",
+        f"{NATIVE_PREFIX}TopicPublishTime": "2026-01-08T12:00:00Z",
+    }
+    copy = Delivery(message_id="copy", publish_time=NOW, data=b"{}", attributes={**forged, **native})
+    assert restore(copy).message_id == "copy"
+    assert restore(copy).data_fault is None
+
+
 @pytest.mark.parametrize(
     "attributes",
     [
         {},
+        {"millpond_messageId": "m", "millpond_publishTime": "2199-01-01T00:00:00Z"},
         {"millpond_reason": "x"},
         {"millpond_messageId": "m", "millpond_publishTime": "yesterday"},
         {"millpond_messageId": "m"},

@@ -22,6 +22,7 @@ from millpond.stores.lock import StoreLock
 
 T = TypeVar("T")
 _ROOM_PAUSE_S = 0.01
+_AWAY_PAUSE_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -69,6 +70,7 @@ async def settled(call: Callable[[], Awaitable[Result]]) -> Result:
         result = await when_there_is_room(call)
         if not isinstance(result.error, Unavailable) or result.settled or loop.time() >= give_up_at:
             return result
+        await asyncio.sleep(_AWAY_PAUSE_S)
 
 
 def refuse_memory(settings: Settings) -> None:

@@ -30,8 +30,8 @@ def encode_push(delivery: Delivery) -> bytes:
     }
     if delivery.data is not None:
         # What was no base64 is sent as it came, so that the server meets the same fault.
-        fault = delivery.data_fault is not None
-        message["data"] = delivery.data.decode() if fault else base64.b64encode(delivery.data).decode()
+        sent = base64.b64encode(delivery.data) if delivery.data_fault is None else delivery.data
+        message["data"] = sent.decode(errors="replace")
     if delivery.attributes:
         message["attributes"] = delivery.attributes
     if delivery.ordering_key is not None:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError
+from google.api_core.exceptions import DeadlineExceeded, GoogleAPIError, ServiceUnavailable
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
@@ -25,49 +25,89 @@ Send = Callable[[Delivery], Awaitable[bool]]
 _PULL_MAX = 100
 _PULL_S = 3.0
 _CALL_S = 30.0
-# Long enough for a page of messages to be settled, and for those that failed not to come back meanwhile.
+# Long enough for those that failed not to come back before everything else was tried.
 _LEASE_S = 600
 # An empty answer does not mean that there is nothing; this many in a row do.
 _EMPTY_MAX = 2
+# Acknowledgement ids are long, and a request may have 512 KiB.
+_IDS_MAX = 500
 
 
 async def replay_all(subscription: str, send: Send, *, limit: int | None, at_once: int) -> int:
     """Send every message of the subscription, restored to what it was; how many there were."""
-    seen: set[str] = set()
-    kept: list[str] = []
     async with _connected(subscription) as client:
+        reader = _Reader(client, subscription)
         try:
-            empty = 0
-            while empty < _EMPTY_MAX and (limit is None or len(seen) < limit):
-                room = _PULL_MAX if limit is None else min(_PULL_MAX, limit - len(seen))
-                page = await _pull(client, subscription, room)
-                fresh = [one for one in page if one.message.message_id not in seen]
-                kept += [one.ack_id for one in page if one.message.message_id in seen]
-                empty = 0 if fresh else empty + 1
-                seen.update(one.message.message_id for one in fresh)
-                done = await _send_page(fresh, subscription, send, at_once)
-                await _acknowledge(client, subscription, [one.ack_id for one in fresh if one.ack_id in done])
-                kept += [one.ack_id for one in fresh if one.ack_id not in done]
+            while reader.empty < _EMPTY_MAX and (limit is None or len(reader.seen) < limit):
+                page = await reader.pull(_PULL_MAX if limit is None else min(_PULL_MAX, limit - len(reader.seen)))
+                await _send_page(reader, page, send, at_once)
         finally:
-            # Given back at once, instead of after the lease.
-            await _lease(client, subscription, kept, 0)
-    return len(seen)
+            await reader.give_back()
+    return len(reader.seen)
 
 
-async def _send_page(page: Sequence[ReceivedMessage], subscription: str, send: Send, at_once: int) -> set[str]:
+async def _send_page(reader: _Reader, page: Sequence[ReceivedMessage], send: Send, at_once: int) -> None:
     slots = asyncio.Semaphore(at_once)
-    done: set[str] = set()
 
-    async def one(received: ReceivedMessage) -> None:
+    async def one(received: ReceivedMessage) -> bool:
         async with slots:
-            if await send(restore(_delivery(received, subscription))):
-                done.add(received.ack_id)
+            return await send(restore(_delivery(received, reader.subscription)))
 
-    # All of them end before the first error goes on: what succeeded has to be acknowledged, or comes again.
-    for error in await asyncio.gather(*map(one, page), return_exceptions=True):
-        if error is not None:
-            raise error
-    return done
+    # All of them end, and what succeeded is acknowledged, before the first error goes on.
+    results = await asyncio.gather(*map(one, page), return_exceptions=True)
+    await reader.acknowledge([received for received, done in zip(page, results, strict=True) if done is True])
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+class _Reader:
+    """One subscription, and which of its messages were seen, and are still leased to us."""
+
+    def __init__(self, client: SubscriberAsyncClient, subscription: str) -> None:
+        self._client = client
+        self.subscription = subscription
+        self.seen: set[str] = set()
+        self.empty = 0
+        self._leased: dict[str, str] = {}
+
+    async def pull(self, most: int) -> list[ReceivedMessage]:
+        """Messages not seen before. Those that come back are only leased anew."""
+        try:
+            answer = await self._client.pull(
+                subscription=self.subscription, max_messages=most, retry=None, timeout=_PULL_S
+            )
+        except (DeadlineExceeded, ServiceUnavailable):
+            self.empty += 1
+            return []
+        received = list(answer.received_messages)
+        self.empty = 0 if received else self.empty + 1
+        self._leased.update({one.message.message_id: one.ack_id for one in received})
+        await self._lease([one.ack_id for one in received], _LEASE_S)
+        fresh = [one for one in received if one.message.message_id not in self.seen]
+        self.seen.update(one.message.message_id for one in fresh)
+        return fresh
+
+    async def acknowledge(self, done: Sequence[ReceivedMessage]) -> None:
+        if done:
+            ids = [one.ack_id for one in done]
+            await self._client.acknowledge(subscription=self.subscription, ack_ids=ids, timeout=_CALL_S)
+        for one in done:
+            del self._leased[one.message.message_id]
+
+    async def give_back(self) -> None:
+        """At once, instead of after the lease; where even that fails, the lease ends by itself."""
+        with contextlib.suppress(GoogleAPIError):
+            await self._lease(list(self._leased.values()), 0)
+
+    async def _lease(self, ack_ids: list[str], seconds: int) -> None:
+        for at in range(0, len(ack_ids), _IDS_MAX):
+            await self._client.modify_ack_deadline(
+                subscription=self.subscription,
+                ack_ids=ack_ids[at : at + _IDS_MAX],
+                ack_deadline_seconds=seconds,
+                timeout=_CALL_S,
+            )
 
 
 def _delivery(received: ReceivedMessage, subscription: str) -> Delivery:
@@ -83,28 +123,6 @@ def _delivery(received: ReceivedMessage, subscription: str) -> Delivery:
     )
 
 
-async def _pull(client: SubscriberAsyncClient, subscription: str, most: int) -> Sequence[ReceivedMessage]:
-    try:
-        answer = await client.pull(subscription=subscription, max_messages=most, retry=None, timeout=_PULL_S)
-    except DeadlineExceeded:
-        return []
-    received = list(answer.received_messages)
-    await _lease(client, subscription, [one.ack_id for one in received], _LEASE_S)
-    return received
-
-
-async def _lease(client: SubscriberAsyncClient, subscription: str, ack_ids: list[str], seconds: int) -> None:
-    if ack_ids:
-        await client.modify_ack_deadline(
-            subscription=subscription, ack_ids=ack_ids, ack_deadline_seconds=seconds, timeout=_CALL_S
-        )
-
-
-async def _acknowledge(client: SubscriberAsyncClient, subscription: str, ack_ids: list[str]) -> None:
-    if ack_ids:
-        await client.acknowledge(subscription=subscription, ack_ids=ack_ids, timeout=_CALL_S)
-
-
 @contextlib.asynccontextmanager
 async def _connected(subscription: str) -> AsyncIterator[SubscriberAsyncClient]:
     client = None
@@ -113,8 +131,9 @@ async def _connected(subscription: str) -> AsyncIterator[SubscriberAsyncClient]:
         yield client
     except GoogleAuthError as error:
         raise AccessDenied(f"no credentials for Pub/Sub: {' '.join(str(error).split())[:300]}") from None
-    except GoogleAPICallError as error:
-        raise Unavailable(f"{subscription}: {type(error).__name__}: {error.message}") from None
+    except GoogleAPIError as error:
+        text = " ".join(str(getattr(error, "message", error)).split())[:300]
+        raise Unavailable(f"{subscription}: {type(error).__name__}: {text}") from None
     finally:
         if client is not None:
             await client.transport.close()  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ import msgspec
 
 from millpond import timestamps
 from millpond.decode import checked_message_id
-from millpond.errors import Poison
+from millpond.errors import InvalidEvent, Poison
 from millpond.letters.describe import bounded_error, classification_of
 from millpond.model import Delivery
 from millpond.route import Fault, Item
@@ -38,17 +38,20 @@ def describe(item: Item, fault: Fault) -> dict[str, str]:
         "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
         "dataFault": delivery.data_fault,
     }
-    return {**delivery.attributes, **{PREFIX + name: value for name, value in told.items() if value}}
+    # What the sender may have put under our names would be read back as ours.
+    own = _without(delivery.attributes, PREFIX)
+    return {**own, **{PREFIX + name: value for name, value in told.items() if value}}
 
 
 def restore(delivery: Delivery) -> Delivery:
     """What was delivered before it died; a message that is no dead letter stays as it is."""
     attributes = delivery.attributes
     try:
-        if PREFIX + "messageId" in attributes:
-            return _restore_ours(delivery)
+        # Pub/Sub's own first: its copy of a message carries whatever its sender wrote, also under our names.
         if NATIVE_PREFIX + "Subscription" in attributes:
             return _restore_native(delivery)
+        if PREFIX + "messageId" in attributes:
+            return _restore_ours(delivery)
     except Poison:
         # Attributes nobody of us wrote.
         return delivery
@@ -62,7 +65,7 @@ def _restore_ours(delivery: Delivery) -> Delivery:
     return msgspec.structs.replace(
         delivery,
         message_id=checked_message_id(told["messageId"]),
-        publish_time=timestamps.parse(told.get("publishTime"), "publishTime"),
+        publish_time=_earlier(told.get("publishTime"), delivery),
         subscription=told.get("subscription", ""),
         ordering_key=told.get("orderingKey"),
         data_fault=told.get("dataFault"),
@@ -77,11 +80,19 @@ def _restore_native(delivery: Delivery) -> Delivery:
     name = attributes[NATIVE_PREFIX + "Subscription"]
     return msgspec.structs.replace(
         delivery,
-        publish_time=timestamps.parse(attributes.get(NATIVE_PREFIX + "TopicPublishTime"), "TopicPublishTime"),
+        publish_time=_earlier(attributes.get(NATIVE_PREFIX + "TopicPublishTime"), delivery),
         subscription=f"projects/{project}/subscriptions/{name}" if project else name,
         attempt=None,
         attributes=_without(attributes, NATIVE_PREFIX),
     )
+
+
+def _earlier(text: str | None, delivery: Delivery) -> int:
+    """When it was first published. A time after its letter's own was not written by us, nor by Pub/Sub."""
+    at = timestamps.parse(text, "publishTime")
+    if at > delivery.publish_time:
+        raise InvalidEvent("published after its own letter")
+    return at
 
 
 def _without(attributes: dict[str, str], prefix: str) -> dict[str, str]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
+import google.auth
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.api_core.retry import AsyncRetry
 from google.auth.exceptions import GoogleAuthError
@@ -16,8 +18,8 @@ from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.types import PubsubMessage
 
 from millpond.engine import Undertaker
-from millpond.errors import Unavailable
-from millpond.gcp import full_name, open_publisher
+from millpond.errors import AccessDenied, Unavailable
+from millpond.gcp import emulator, full_name, open_publisher
 from millpond.letters.attributes import VALUE_BYTES_MAX, describe
 from millpond.model import Delivery
 from millpond.route import Fault, Item, Letter
@@ -37,6 +39,8 @@ class PublishedLetters:
         self._topic = full_name("topics", topic, project)
         self._deadline_s = deadline_s
         self._otherwise = otherwise
+        # Looked for now, because it may take long, and because without any nothing could ever be buried.
+        self._credentials = None if emulator() else _credentials()
         self._client: PublisherAsyncClient | None = None
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
@@ -46,7 +50,7 @@ class PublishedLetters:
         if topic is None or not _is_publishable(item.delivery, attributes):
             return await self._otherwise.write_letter(item, fault)
         if self._client is None:
-            self._client = open_publisher()
+            self._client = open_publisher(self._credentials)
         message = PubsubMessage(data=item.delivery.data or b"", attributes=attributes)
         retry = AsyncRetry(timeout=self._deadline_s)
         try:
@@ -68,6 +72,13 @@ class PublishedLetters:
             return self._topic
         subscription = delivery.subscription.rpartition("/")[2]
         return self._topic.replace(_PLACEHOLDER, subscription) if _LEGAL.fullmatch(subscription) else None
+
+
+def _credentials() -> Any:
+    try:
+        return google.auth.default(scopes=PublisherAsyncClient.get_transport_class().AUTH_SCOPES)[0]
+    except GoogleAuthError as error:
+        raise AccessDenied(f"no credentials to publish letters: {' '.join(str(error).split())[:300]}") from None
 
 
 def _is_publishable(delivery: Delivery, attributes: dict[str, str]) -> bool:

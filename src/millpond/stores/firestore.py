@@ -1,37 +1,25 @@
 """The store port over Firestore: BatchGetDocuments, and one atomic Commit under preconditions.
 
-The low-level client, because the high-level one cannot replace a document under a version. No call is retried
-here: whether to try again, and after which reads, is the engine's to decide, and it counts from arrival.
+The low-level client, because the high-level one cannot replace a document under a version.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-import google.auth
-import grpc
-from google.auth.exceptions import GoogleAuthError
-from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
-from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
-from google.cloud.firestore_v1.types import (
-    BatchGetDocumentsRequest,
-    BatchGetDocumentsResponse,
-    CommitRequest,
-    CommitResponse,
-)
+from google.cloud.firestore_v1.types import BatchGetDocumentsRequest, CommitRequest
 
-from millpond.errors import AccessDenied, Unavailable, WriteRefused
+from millpond.errors import Unavailable, WriteRefused
 from millpond.model import Committed, Conflict, Delete, LogEntry, Patch, Put, Ref, Snapshot, Version, Write
 from millpond.shape import check_ref, encode_document, patched
 from millpond.stores import firestore_log
 from millpond.stores.firestore_catalog import FirestoreCatalog
-from millpond.stores.firestore_errors import CLIENT_ERRORS, is_conflict, translate
+from millpond.stores.firestore_connection import Connection
+from millpond.stores.firestore_errors import CLIENT_ERRORS, is_conflict, translate, translate_commit
 from millpond.stores.firestore_names import Names
-from millpond.stores.firestore_values import decode_fields, encode_fields, field_path, get_time, set_time
+from millpond.stores.firestore_values import NO_FIELDS, decode_fields, encode_fields, field_path, get_time, set_time
 
-EMULATOR_VARIABLE = "FIRESTORE_EMULATOR_HOST"
 # What one commit may weigh: a little under what the service takes. The emulator's gRPC server takes less, and
 # answers RESOURCE_EXHAUSTED, which looks as if waiting would help.
 COMMIT_BYTES_MAX = 10 * 1024 * 1024 - 64 * 1024
@@ -39,7 +27,6 @@ COMMIT_BYTES_MAX_EMULATOR = 4 * 1024 * 1024 - 64 * 1024
 _READ_AT_ONCE = 500
 _COMMIT = CommitRequest.pb()
 _BATCH_GET = BatchGetDocumentsRequest.pb()
-_CHANNEL_OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
 class FirestoreStore(FirestoreCatalog):
@@ -59,43 +46,26 @@ class FirestoreStore(FirestoreCatalog):
     ) -> None:
         self.keeps_log = keeps_log
         self.names = Names(project, database, prefix)
-        self.deadline_s = deadline_s
+        self.connection = Connection(self.names.database, deadline_s)
         self._log_keep = log_keep
-        self._emulator = os.environ.get(EMULATOR_VARIABLE)
-        self._commit_bytes_max = COMMIT_BYTES_MAX_EMULATOR if self._emulator else COMMIT_BYTES_MAX
+        emulated = self.connection.emulator is not None
+        self._commit_bytes_max = COMMIT_BYTES_MAX_EMULATOR if emulated else COMMIT_BYTES_MAX
         # The service deletes by its TTL policies; an emulator has none.
-        self.expires_by_itself = self._emulator is None
-        self._credentials = None if self._emulator else _credentials()
-        self._client: FirestoreAsyncClient | None = None
-
-    def client(self) -> FirestoreAsyncClient:
-        """Made on first use, because it belongs to the event loop that uses it."""
-        if self._client is None:
-            if self._emulator:
-                channel = grpc.aio.insecure_channel(self._emulator, options=_CHANNEL_OPTIONS)
-                transport = FirestoreGrpcAsyncIOTransport(host=self._emulator, channel=channel)
-                self._client = FirestoreAsyncClient(transport=transport)
-            else:
-                self._client = FirestoreAsyncClient(credentials=self._credentials)
-        return self._client
-
-    @property
-    def metadata(self) -> Sequence[tuple[str, str]]:
-        owner = [("authorization", "Bearer owner")] if self._emulator else []
-        return [("google-cloud-resource-prefix", self.names.database), *owner]
+        self.expires_by_itself = not emulated
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         """As the port says. Firestore answers in any order, and each document once."""
-        by_name = {self.names.document(ref): ref for ref in refs}
-        found: dict[Ref, Snapshot] = {}
+        possible = [ref for ref in refs if _can_exist(ref)]
+        by_name = {self.names.document(ref): ref for ref in possible}
+        found = {ref: Snapshot(ref, None, None) for ref in refs if ref not in possible}
         for name, message in await self._batch_get(list(by_name)):
             ref = by_name[name]
             if message is None:
                 found[ref] = Snapshot(ref, None, None)
             else:
                 found[ref] = Snapshot(ref, get_time(message.update_time), decode_fields(message.fields))
-        if len(found) != len(by_name):
-            raise Unavailable(f"Firestore, reading: {len(by_name)} documents asked, {len(found)} answered")
+        if missing := by_name.values() - found.keys():
+            raise Unavailable(f"Firestore, reading: no answer for {len(missing)} of {len(by_name)} documents")
         return [found[ref] for ref in refs]
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
@@ -107,10 +77,10 @@ class FirestoreStore(FirestoreCatalog):
             if not request.writes:
                 return Committed(())
             try:
-                response = await self._send(request)
+                response = await self.connection.commit(request)
             except CLIENT_ERRORS as error:
                 if not is_conflict(error):
-                    raise translate(error, "committing") from error
+                    raise translate_commit(error) from error
                 refused = await self._culprits(writes, entries)
                 known = [entry for entry in entries if entry.ref in refused]
                 if known and len(known) == len(refused):
@@ -126,9 +96,7 @@ class FirestoreStore(FirestoreCatalog):
             return Committed(versions)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.transport.close()  # type: ignore[no-untyped-call]
-            self._client = None
+        await self.connection.close()
 
     def _encode(self, writes: Sequence[Write], entries: Sequence[firestore_log.Entry]) -> Any:
         request = _COMMIT(database=self.names.database)
@@ -167,19 +135,13 @@ class FirestoreStore(FirestoreCatalog):
         else:
             set_time(target.current_document.update_time, write.base)
 
-    async def _send(self, request: Any) -> Any:
-        answer = await self.client().commit(
-            request=CommitRequest.wrap(request), retry=None, timeout=self.deadline_s, metadata=self.metadata
-        )
-        return CommitResponse.pb(answer)
-
     async def _culprits(self, writes: Sequence[Write], entries: Sequence[firestore_log.Entry]) -> set[Ref]:
         """Whose version is not what the commit said. Empty where two commits only got into each other's way."""
         expected: dict[Ref, Version | None] = {write.ref: write.base for write in writes}
         expected.update({entry.ref: entry.write.base for entry in entries})
         by_name = {self.names.document(ref): ref for ref in expected}
         wrong: set[Ref] = set()
-        for name, message in await self._batch_get(list(by_name), fields=("__name__",)):
+        for name, message in await self._batch_get(list(by_name), fields=NO_FIELDS):
             version = None if message is None else get_time(message.update_time)
             if version != expected[by_name[name]]:
                 wrong.add(by_name[name])
@@ -193,25 +155,19 @@ class FirestoreStore(FirestoreCatalog):
             if fields:
                 request.mask.field_paths.extend(fields)
             try:
-                answers = await self.client().batch_get_documents(
-                    request=BatchGetDocumentsRequest.wrap(request),
-                    retry=None,
-                    timeout=self.deadline_s,
-                    metadata=self.metadata,
-                )
-                async for answer in answers:
-                    raw = BatchGetDocumentsResponse.pb(answer)
-                    if raw.HasField("found"):
-                        found.append((raw.found.name, raw.found))
-                    elif raw.missing:
-                        found.append((raw.missing, None))
+                answers = await self.connection.batch_get(request)
             except CLIENT_ERRORS as error:
                 raise translate(error, "reading") from error
+            found += [(raw.found.name, raw.found) for raw in answers if raw.HasField("found")]
+            found += [(raw.missing, None) for raw in answers if raw.missing]
         return found
 
 
-def _credentials() -> Any:
+def _can_exist(ref: Ref) -> bool:
+    """Whether Firestore would take the path at all; what it would not take is not there."""
     try:
-        return google.auth.default(scopes=FirestoreGrpcAsyncIOTransport.AUTH_SCOPES)[0]
-    except GoogleAuthError as error:
-        raise AccessDenied(f"no credentials for Google Cloud: {' '.join(str(error).split())[:300]}") from None
+        check_ref(ref)
+        ref.path.encode()
+    except (WriteRefused, UnicodeEncodeError):
+        return False
+    return True

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.types import (
     RunAggregationQueryRequest,
     RunAggregationQueryResponse,
@@ -17,15 +16,17 @@ from google.cloud.firestore_v1.types import (
 from millpond import timestamps
 from millpond.model import Committed, Conflict, Delete, LogEntry, Outcome, Snapshot, Write
 from millpond.stores import firestore_log
+from millpond.stores.firestore_connection import Connection
 from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
 from millpond.stores.firestore_names import LOG_COLLECTION, Names
-from millpond.stores.firestore_values import decode_fields, encode_value, get_time
+from millpond.stores.firestore_values import NO_FIELDS, decode_fields, encode_value, get_time
 
 # People wait longer than a commit may.
 _QUERY_S = 30.0
 _SWEPT_AT_ONCE = 300
-# Collections below documents are looked for under this many documents of each collection.
-_LOOKED_UNDER = 100
+# Collections below documents are looked for under this many documents of each collection, and in all.
+_LOOKED_UNDER = 20
+_LOOKED_UNDER_IN_ALL = 200
 _QUERY = RunQueryRequest.pb()
 _COUNT = RunAggregationQueryRequest.pb()
 Filter = tuple[str, str, Any]
@@ -35,26 +36,27 @@ class FirestoreCatalog:
     """The `Catalog` port; `FirestoreStore` adds the two methods that matter."""
 
     names: Names
-
-    @property
-    def metadata(self) -> Sequence[tuple[str, str]]:
-        raise NotImplementedError
-
-    def client(self) -> FirestoreAsyncClient:
-        raise NotImplementedError
+    connection: Connection
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         raise NotImplementedError
 
     async def collections(self) -> list[tuple[str, int]]:
-        """Top-level collections, and those below the first hundred documents of each, with their counts."""
-        found: list[str] = []
-        level = await self._collection_ids("")
-        while level:
-            found += level
-            below = await asyncio.gather(*(self._below(collection) for collection in level))
-            level = [name for names in below for name in names]
-        counts = await asyncio.gather(*(self._count(collection) for collection in found))
+        """Top-level collections, and those below the first documents of each, with their counts.
+
+        Firestore lists the collections below one document at a time, so there is an end to the looking.
+        """
+        found = await self._collection_ids("")
+        looked = 0
+        for collection in found:
+            parents = (await self._list_ids(collection))[: _LOOKED_UNDER_IN_ALL - looked]
+            looked += len(parents)
+            below = await asyncio.gather(*(self._collection_ids(f"{collection}/{parent}") for parent in parents))
+            # Found while we go through them: their documents have their turn.
+            found += [name for names in below for name in names]
+            if looked >= _LOOKED_UNDER_IN_ALL:
+                break
+        counts = [await self._count(collection) for collection in found]
         return sorted((name, count) for name, count in zip(found, counts, strict=True) if count)
 
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
@@ -62,7 +64,7 @@ class FirestoreCatalog:
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
-        by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", any_id))
+        by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
         found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
         return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
 
@@ -107,11 +109,6 @@ class FirestoreCatalog:
         page = await self._query(LOG_COLLECTION, *filters, order_by="topic", limit=1)
         return (page[0].data or {})["topic"] if page else None
 
-    async def _below(self, collection: str) -> list[str]:
-        parents = await self._list_names(collection)
-        ids = await asyncio.gather(*(self._collection_ids(f"{collection}/{parent}") for parent in parents))
-        return [name for names in ids for name in names]
-
     async def _collection_ids(self, document: str) -> list[str]:
         """The collections below a document, or at the top where it is empty, by the paths we give them."""
         parent = self.names.root
@@ -119,8 +116,8 @@ class FirestoreCatalog:
             above, last = self.names.parent(document)
             parent = f"{above}/{last}"
         try:
-            pager = await self.client().list_collection_ids(
-                parent=parent, retry=None, timeout=_QUERY_S, metadata=self.metadata
+            pager = await self.connection.client().list_collection_ids(
+                parent=parent, retry=None, timeout=_QUERY_S, metadata=self.connection.metadata
             )
             ids = [collection_id async for collection_id in pager]
         except CLIENT_ERRORS as error:
@@ -129,7 +126,7 @@ class FirestoreCatalog:
             return [f"{document}/{collection_id}" for collection_id in ids]
         return [name for name in map(self.names.collection, ids) if name is not None]
 
-    async def _list_names(self, collection: str) -> list[str]:
+    async def _list_ids(self, collection: str) -> list[str]:
         """Ids of documents, those included that exist only as parents."""
         parent, collection_id = self.names.parent(collection)
         request = {
@@ -137,11 +134,11 @@ class FirestoreCatalog:
             "collection_id": collection_id,
             "page_size": _LOOKED_UNDER,
             "show_missing": True,
-            "mask": {"field_paths": ["__name__"]},
+            "mask": {"field_paths": list(NO_FIELDS)},
         }
         try:
-            pager = await self.client().list_documents(
-                request=request, retry=None, timeout=_QUERY_S, metadata=self.metadata
+            pager = await self.connection.client().list_documents(
+                request=request, retry=None, timeout=_QUERY_S, metadata=self.connection.metadata
             )
             page = await anext(pager.pages)
         except CLIENT_ERRORS as error:
@@ -154,11 +151,11 @@ class FirestoreCatalog:
         request.structured_aggregation_query.structured_query.CopyFrom(query)
         request.structured_aggregation_query.aggregations.add(alias="n").count.SetInParent()
         try:
-            answers = await self.client().run_aggregation_query(
+            answers = await self.connection.client().run_aggregation_query(
                 request=RunAggregationQueryRequest.wrap(request),
                 retry=None,
                 timeout=_QUERY_S,
-                metadata=self.metadata,
+                metadata=self.connection.metadata,
             )
             async for answer in answers:
                 fields = RunAggregationQueryResponse.pb(answer).result.aggregate_fields
@@ -187,8 +184,11 @@ class FirestoreCatalog:
         request.structured_query.CopyFrom(query)
         found = []
         try:
-            answers = await self.client().run_query(
-                request=RunQueryRequest.wrap(request), retry=None, timeout=_QUERY_S, metadata=self.metadata
+            answers = await self.connection.client().run_query(
+                request=RunQueryRequest.wrap(request),
+                retry=None,
+                timeout=_QUERY_S,
+                metadata=self.connection.metadata,
             )
             async for answer in answers:
                 raw = RunQueryResponse.pb(answer)

@@ -13,9 +13,10 @@ from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 _PRECONDITION = frozenset(
     {StatusCode.ALREADY_EXISTS, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED}
 )
-# Our request, as it is, will never be taken.
+# One of the writes, as it is, will never be taken.
 _REFUSED = frozenset({StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE})
-# Only people can mend it: who we are, what we may do, or what was never set up.
+# Only people can mend it: who we are, what we may do, or what was never set up. Paths are checked before they are
+# sent, so a read that is refused is not about the message.
 _DENIED = frozenset(
     {
         StatusCode.PERMISSION_DENIED,
@@ -23,6 +24,7 @@ _DENIED = frozenset(
         StatusCode.NOT_FOUND,
         StatusCode.FAILED_PRECONDITION,
         StatusCode.UNIMPLEMENTED,
+        *_REFUSED,
     }
 )
 _TEXT_CHARS_MAX = 300
@@ -34,19 +36,28 @@ def is_conflict(error: Exception) -> bool:
     return isinstance(error, GoogleAPICallError) and error.grpc_status_code in _PRECONDITION
 
 
-def translate(error: Exception, doing: str) -> StoreError:
-    """Our error for a client's. Conflicts of a commit are values, and never come here.
+def translate_commit(error: Exception) -> StoreError:
+    """Our error for a commit that failed by no conflict.
 
     Whatever is not plainly a refusal may have been applied: `Unavailable` says try again, and read first.
     """
-    code = error.grpc_status_code if isinstance(error, GoogleAPICallError) else StatusCode.UNAUTHENTICATED
-    name = code.name if code is not None else "UNKNOWN"
-    text = f"Firestore, {doing}: {name}: {_text(error)}"
+    code = _code(error)
     if code in _REFUSED:
-        return WriteRefused(text, code=name)
-    if code in _DENIED:
-        return AccessDenied(text, code=name)
-    return Unavailable(text, code=name)
+        return WriteRefused(f"Firestore, committing: {code.name}: {_text(error)}", code=code.name)
+    return translate(error, "committing")
+
+
+def translate(error: Exception, doing: str) -> StoreError:
+    """Our error for a read or a query that failed."""
+    code = _code(error)
+    text = f"Firestore, {doing}: {code.name}: {_text(error)}"
+    return AccessDenied(text, code=code.name) if code in _DENIED else Unavailable(text, code=code.name)
+
+
+def _code(error: Exception) -> StatusCode:
+    if not isinstance(error, GoogleAPICallError):
+        return StatusCode.UNAUTHENTICATED
+    return error.grpc_status_code or StatusCode.UNKNOWN
 
 
 def _text(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from millpond import timestamps
+from millpond.digest import base32_sha256
 from millpond.ids import encode_id
 from millpond.model import Delete, LogEntry, Outcome, Put, Ref, Snapshot
 from millpond.stores.firestore_names import LOG_COLLECTION
@@ -16,6 +17,7 @@ from millpond.stores.log_body import decode_entry, encode_body
 
 # Beside the other fields of a document that may have 1 MiB.
 _BODY_BYTES_MAX = 900_000
+_EVENT_ID_CHARS_MAX = 300
 _TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
 
 
@@ -48,7 +50,14 @@ def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: i
 
 def entry_ref(entry: LogEntry) -> Ref:
     """Message ids are unique within a topic, not beyond."""
-    return Ref(LOG_COLLECTION, encode_id(entry.delivery.message_id, entry.topic or "-"))
+    message_id = entry.delivery.message_id
+    # The hash first: Pub/Sub's ids grow, and documents next to each other in time would crowd one server.
+    return Ref(LOG_COLLECTION, encode_id(base32_sha256(message_id.encode())[:6], message_id, entry.topic or "-"))
+
+
+def event_id_key(event_id: str | None) -> str | None:
+    """An event id as it is looked for: what producers send may be longer than an index takes."""
+    return None if event_id is None else event_id[:_EVENT_ID_CHARS_MAX]
 
 
 def decode_snapshot(snapshot: Snapshot) -> LogEntry:
@@ -65,7 +74,7 @@ def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
         body = zlib.compress(encode_body(msgspec.structs.replace(entry, delivery=delivery)), level=1)
     document: dict[str, object] = {
         "messageId": entry.delivery.message_id,
-        "eventId": entry.event_id,
+        "eventId": event_id_key(entry.event_id),
         "topic": entry.topic,
         "outcome": str(entry.result.outcome),
         "arrivedAt": timestamps.to_datetime(entry.arrived_at),

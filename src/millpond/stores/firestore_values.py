@@ -16,6 +16,8 @@ from millpond.model import Document, Version
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECOND_NS = 1_000_000_000
+# A mask for whoever wants versions only. An ordinary name nobody uses: `__name__` is not promised to be one.
+NO_FIELDS = ("_",)
 _SCALARS = {
     str: "string_value",
     int: "integer_value",
@@ -59,7 +61,10 @@ def decode_fields(fields: Any) -> Document:
 
 
 def decode_value(value: Any) -> Any:
-    """A value as we know it. What only others write (places, references) is shown, and never written back."""
+    """A value as we know it. What only others write (places, references) is shown in a simpler form.
+
+    A patch leaves it alone. A view that replaces or merges into such a document writes the simpler form.
+    """
     kind = value.WhichOneof("value_type")
     if kind == "map_value":
         return decode_fields(value.map_value.fields)

@@ -1,0 +1,107 @@
+"""The connection to Firestore: which client, under which deadline, and when to give a connection up.
+
+No call is retried here: whether to try again, and after which reads, is the engine's to decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import google.auth
+import grpc
+from google.api_core.exceptions import DeadlineExceeded
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
+from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
+from google.cloud.firestore_v1.types import (
+    BatchGetDocumentsRequest,
+    BatchGetDocumentsResponse,
+    CommitRequest,
+    CommitResponse,
+)
+
+from millpond.errors import AccessDenied
+
+EMULATOR_VARIABLE = "FIRESTORE_EMULATOR_HOST"
+_CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.keepalive_time_ms", 30_000),
+    # gRPC would wait up to two minutes before it connects again; an instance that could work should.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+class Connection:
+    def __init__(self, database: str, deadline_s: float) -> None:
+        self.emulator = os.environ.get(EMULATOR_VARIABLE) or None
+        owner = [("authorization", "Bearer owner")] if self.emulator else []
+        self.metadata: Sequence[tuple[str, str]] = [("google-cloud-resource-prefix", database), *owner]
+        self._deadline_s = deadline_s
+        self._credentials = None if self.emulator else _credentials()
+        self._client: FirestoreAsyncClient | None = None
+        self._answered_at = 0.0
+
+    def client(self) -> FirestoreAsyncClient:
+        """Made on first use, because it belongs to the event loop that uses it."""
+        if self._client is None:
+            if self.emulator:
+                channel = grpc.aio.insecure_channel(self.emulator, options=_CHANNEL_OPTIONS)
+            else:
+                channel = FirestoreGrpcAsyncIOTransport.create_channel(
+                    credentials=self._credentials, options=_CHANNEL_OPTIONS
+                )
+            self._client = FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=channel))
+        return self._client
+
+    async def commit(self, request: Any) -> Any:
+        async with self._watched() as client:
+            answer = await client.commit(
+                request=CommitRequest.wrap(request), retry=None, timeout=self._deadline_s, metadata=self.metadata
+            )
+        return CommitResponse.pb(answer)
+
+    async def batch_get(self, request: Any) -> list[Any]:
+        async with self._watched() as client:
+            answers = await client.batch_get_documents(
+                request=BatchGetDocumentsRequest.wrap(request),
+                retry=None,
+                timeout=self._deadline_s,
+                metadata=self.metadata,
+            )
+            return [BatchGetDocumentsResponse.pb(answer) async for answer in answers]
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.transport.close()  # type: ignore[no-untyped-call]
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[FirestoreAsyncClient]:
+        """Give the connection up where a call ran out of time and no other was answered meanwhile.
+
+        A router that forgot the connection says nothing: every call on it would end like this, while a new
+        connection would work at once. Where others are answered, Firestore is only slow.
+        """
+        loop = asyncio.get_running_loop()
+        client, began = self.client(), loop.time()
+        try:
+            yield client
+        except DeadlineExceeded:
+            if self._answered_at < began and client is self._client:
+                await self.close()
+            raise
+        self._answered_at = loop.time()
+
+
+def _credentials() -> Any:
+    try:
+        return google.auth.default(scopes=FirestoreGrpcAsyncIOTransport.AUTH_SCOPES)[0]
+    except GoogleAuthError as error:
+        raise AccessDenied(f"no credentials for Google Cloud: {' '.join(str(error).split())[:300]}") from None

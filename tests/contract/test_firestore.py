@@ -1,0 +1,248 @@
+"""What only the Firestore store can get wrong: limits, deadlines, others' values, field names, prefixes."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from google.api_core.datetime_helpers import DatetimeWithNanoseconds
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import firestore
+from google.cloud.firestore_v1.vector import Vector
+
+from common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
+from millpond.errors import Unavailable, WriteRefused
+from millpond.model import Committed, Conflict, Patch, Put, Ref, Write
+from millpond.stores.firestore import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
+from wire.onlooker import Onlooker
+
+Run = Callable[[Any], Any]
+A, B, C, D = (Ref("ponds", name) for name in "abcd")
+DEADLINE_S = 0.5
+AT_A_NANOSECOND = DatetimeWithNanoseconds(2026, 1, 8, 12, 0, 0, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
+
+
+class Firestore:
+    """Stores of one project: through the proxy, around it, and as others write to it."""
+
+    def __init__(self, project: str, emulator: str, proxy: FirestoreProxy, onlooker: Onlooker, run: Run) -> None:
+        self.project = project
+        self.proxy = proxy
+        self._onlooker = onlooker
+        self._emulator = emulator
+        self._run = run
+        self._closing = ExitStack()
+
+    def store(self, **more: Any) -> FirestoreStore:
+        """One more store; its calls go through the proxy."""
+        store = FirestoreStore(project=self.project, **more)
+        self._closing.callback(lambda: self._run(store.close()))
+        return store
+
+    def others(self) -> firestore.Client:
+        """The client everybody else uses."""
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("FIRESTORE_EMULATOR_HOST", self._emulator)
+            client = firestore.Client(project=self.project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+        self._closing.callback(client.close)
+        return client
+
+    def raw(self, path: str) -> dict[str, bytes]:
+        """A document's fields as the emulator holds them, byte for byte."""
+        document = self._onlooker.documents(self.project)[path].raw
+        return {name: value.SerializeToString(deterministic=True) for name, value in document.fields.items()}
+
+    @property
+    def counts(self) -> Counts:
+        return self.proxy.counts[f"projects/{self.project}/databases/(default)"]
+
+    def inject(self, fault: Fault) -> None:
+        self.proxy.faults[f"projects/{self.project}/databases/(default)"] = fault
+
+    def close(self) -> None:
+        self._closing.close()
+
+
+@pytest.fixture
+def fire(firestore_emulator: str, project: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Firestore]:
+    proxy = FirestoreProxy(firestore_emulator)
+    run(proxy.__aenter__())
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", proxy.address)
+    with Onlooker(firestore_emulator) as onlooker:
+        opened = Firestore(project, firestore_emulator, proxy, onlooker, run)
+        yield opened
+        opened.close()
+    run(proxy.__aexit__())
+
+
+def test_a_commit_over_the_limit_is_refused_before_it_is_sent(fire: Firestore, run: Run) -> None:
+    """Firestore would call it RESOURCE_EXHAUSTED, which looks as if waiting would help; each write is fine."""
+    store = fire.store()
+    writes = [Put(Ref("ponds", f"{n}"), None, {"blob": "x" * 1_000_000}) for n in range(5)]
+    with pytest.raises(WriteRefused, match=f"5 writes .* over {COMMIT_BYTES_MAX_EMULATOR}") as refused:
+        run(store.commit(writes))
+    assert refused.value.code == "COMMIT_TOO_LARGE"
+    assert fire.counts.calls[COMMIT] == 0
+    assert isinstance(run(store.commit(writes[:3])), Committed)
+
+
+def test_a_commit_just_under_the_limit_is_taken(fire: Firestore, run: Run) -> None:
+    """The limit is the emulator's, less a margin: what we let pass, it takes."""
+    store = fire.store()
+    writes = [Put(Ref("ponds", f"{n}"), None, {"blob": "x" * 1_000_000}) for n in range(4)]
+    room = COMMIT_BYTES_MAX_EMULATOR - store._encode(writes, []).ByteSize()
+    writes.append(Put(A, None, {"blob": "x" * (room - 200)}))
+    assert room > 10_000
+    assert store._encode(writes, []).ByteSize() > COMMIT_BYTES_MAX_EMULATOR - 200
+    assert isinstance(run(store.commit(writes)), Committed)
+
+
+@pytest.mark.parametrize("position", [BEFORE, AFTER])
+@pytest.mark.parametrize("method", [READ, COMMIT])
+def test_a_call_that_hangs_ends_at_its_deadline(fire: Firestore, run: Run, method: str, position: str) -> None:
+    """FIRESTORE_RPC_DEADLINE_S: then nobody knows whether it was applied."""
+    run(fire.store().commit([Put(A, None, {})]))
+    store = fire.store(deadline_s=DEADLINE_S)
+    fire.inject(Fault(method, position, HANG, None))
+    began = time.monotonic()
+    with pytest.raises(Unavailable) as hung:
+        run(store.read([A, B]) if method == READ else store.commit([Put(B, None, {})]))
+    assert hung.value.code == "DEADLINE_EXCEEDED"
+    assert DEADLINE_S <= time.monotonic() - began < DEADLINE_S + 1
+
+
+def test_a_conflict_names_its_culprits(fire: Firestore, run: Run) -> None:
+    """Whoever is not what the commit said, and nobody else; the engine reads only those again."""
+    store = fire.store()
+    a, b = run(store.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})])).versions
+    run(store.commit([Put(B, b, {"n": 2})]))
+    stale: list[Write] = [Put(A, a, {"n": 3}), Put(B, b, {"n": 3}), Put(C, None, {}), Patch(D, a, {("n",): 1})]
+    assert run(store.commit(stale)) == Conflict(frozenset({B, D}))
+    assert run(store.commit([Put(A, None, {}), Put(C, None, {})])) == Conflict(frozenset({A}))
+    assert run(store.commit([Put(A, a, {"n": 3}), Put(C, None, {})])).versions
+
+
+def test_the_culprits_cost_one_call_without_contents(fire: Firestore, run: Run) -> None:
+    """A conflict is one commit and one reading of names; a conflict of nobody's names nobody."""
+    store = fire.store()
+    run(store.commit([Put(A, None, {"blob": "x" * 100_000})]))
+    fire.proxy.counts.clear()
+    run(store.commit([Put(A, None, {}), Put(B, None, {})]))
+    assert fire.counts.calls == {COMMIT: 1, READ: 1}
+    assert fire.counts.documents_read == 2
+
+
+def test_two_writers_at_once_lose_nothing(fire: Firestore, run: Run) -> None:
+    """Each adds to what it read, under the version it read: every addition that was committed is there."""
+
+    async def add(store: FirestoreStore) -> None:
+        for _ in range(10):
+            while True:
+                (found,) = await store.read([A])
+                count = (found.data or {"n": 0})["n"]
+                if isinstance(await store.commit([Put(A, found.version, {"n": count + 1})]), Committed):
+                    break
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(add(store) for store in stores))
+
+    stores = [fire.store(deadline_s=20) for _ in range(3)]
+    run(all_of_them())
+    assert run(stores[0].read([A]))[0].data == {"n": 30}
+
+
+def test_what_only_others_write_is_read_and_left_alone(fire: Firestore, run: Run) -> None:
+    """Places, references, nanoseconds, vectors: a patch changes its own fields, and not one byte of theirs."""
+    others = fire.others()
+    place = others.document("ponds", "a")
+    place.set(
+        {
+            "where": firestore.GeoPoint(52.5, 13.4),
+            "next": others.document("ponds", "b"),
+            "at": AT_A_NANOSECOND,
+            "vector": Vector([1.0, 2.5]),
+            "list": [others.document("ponds", "c"), firestore.GeoPoint(0, 0)],
+            "map": {"where": firestore.GeoPoint(1, 2), "mine": "old"},
+            "none": float("nan"),
+            "status": "old",
+        }
+    )
+    before = fire.raw("ponds/a")
+    store = fire.store()
+    (found,) = run(store.read([A]))
+    root = f"projects/{fire.project}/databases/(default)/documents"
+    assert found.data["where"] == {"latitude": 52.5, "longitude": 13.4}
+    assert found.data["next"] == f"{root}/ponds/b"
+    assert found.data["at"] == dt.datetime(2026, 1, 8, 12, 0, 0, 123_456, tzinfo=dt.UTC)
+    assert isinstance(run(store.commit([Patch(A, found.version, {("status",): "new"})])), Committed)
+    after = fire.raw("ponds/a")
+    assert {name for name in before if before[name] != after[name]} == {"status"}
+    (found,) = run(store.read([A]))
+    assert isinstance(run(store.commit([Patch(A, found.version, {("map", "mine"): "new"})])), Committed)
+    kept = place.get().to_dict() or {}
+    assert kept["map"] == {"where": firestore.GeoPoint(1, 2), "mine": "new"}
+
+
+NAMES = [
+    "a.b",
+    "`",
+    "tick`s",
+    "back\\slash",
+    "\\`",
+    "naïve 🌊",
+    "ключ",
+    "1st",
+    "with space",
+    "a-b",
+    "a/b",
+    "*",
+    "[0]",
+]
+
+
+def test_every_field_name_can_be_patched(fire: Firestore, run: Run) -> None:
+    """A name is a name, whatever is in it: nothing is taken for a path, nothing else is touched."""
+    store = fire.store()
+    deep: dict[str, Any] = {name: {"kept": 1, name: 1} for name in NAMES}
+    (version,) = run(store.commit([Put(A, None, {**deep, "a": {"b": "not this one"}})])).versions
+    for name in NAMES:
+        (version,) = run(store.commit([Patch(A, version, {(name, name): 2, (name, "new"): name})])).versions
+        deep[name] |= {name: 2, "new": name}
+        assert run(store.read([A]))[0].data == {**deep, "a": {"b": "not this one"}}
+    (version,) = run(store.commit([Patch(A, version, {(name,): None for name in NAMES})])).versions
+    assert fire.others().document("ponds", "a").get().to_dict() == {
+        **dict.fromkeys(NAMES),
+        "a": {"b": "not this one"},
+    }
+
+
+def test_two_databases_are_two_worlds(fire: Firestore, run: Run) -> None:
+    """FIRESTORE_DATABASE: the same path in each, and neither sees the other's."""
+    here, there = fire.store(), fire.store(database="archive")
+    run(here.commit([Put(A, None, {"in": "here"})]))
+    run(there.commit([Put(A, None, {"in": "there"}), Put(B, None, {})]))
+    assert [found.data for found in run(here.read([A, B]))] == [{"in": "here"}, None]
+    assert [found.data for found in run(there.read([A, B]))] == [{"in": "there"}, {}]
+    assert run(here.collections()) == [("ponds", 1)]
+    assert run(there.collections()) == [("ponds", 2)]
+
+
+def test_two_prefixes_do_not_see_each_other(fire: Firestore, run: Run) -> None:
+    """FIRESTORE_COLLECTION_PREFIX: reading, writing, listing, counting and sweeping stay on their own side."""
+    blue, green = fire.store(prefix="blue."), fire.store(prefix="green.")
+    below = Ref("ponds/a/fish", "x")
+    expired = {"expireAt": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}
+    run(blue.commit([Put(A, None, {"side": "blue"}), Put(below, None, {}), Put(B, None, expired)]))
+    assert [found.data for found in run(green.read([A, below]))] == [None, None]
+    assert run(green.collections()) == []
+    assert run(green.list_documents("ponds", 10, None)) == []
+    assert run(green.sweep(2_000_000_000_000_000, None)) == 0
+    assert isinstance(run(green.commit([Put(A, None, {"side": "green"})])), Committed)
+    assert [found.data for found in run(blue.read([A, B]))] == [{"side": "blue"}, expired]
+    assert run(blue.collections()) == [("ponds", 2), ("ponds/a/fish", 1)]
+    assert [found.id for found in fire.others().collections()] == ["blue.ponds", "green.ponds"]

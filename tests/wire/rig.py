@@ -1,0 +1,149 @@
+"""A whole service on the real Firestore client, the proxy between it and the emulator, and a patient broker."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from common.firestore_proxy import Fault, FirestoreProxy
+from common.pond import NOW
+from millpond import settings as settings_module
+from millpond.ingress.push import PushEndpoint
+from millpond.model import Delivery, Document
+from millpond.service import Service, open_store
+from millpond.stores.firestore_connection import EMULATOR_VARIABLE
+from wire.onlooker import Onlooker, Seen
+from wire.table import Line
+from wire.traffic import ENVIRONMENT, Holdings, push_body
+
+ROUNDS_MAX = 10
+# A service that cannot be closed fails its own row, and no other.
+CLOSE_S = 30.0
+_JSON = [(b"content-type", b"application/json")]
+_QUICK = {
+    "STORE": "firestore",
+    "VIEWS": "common.pond",
+    "FIRESTORE_RETRY_MAX_ATTEMPTS": "4",
+    "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.005",
+    "FIRESTORE_RETRY_MAX_BACKOFF_S": "0.02",
+    # Long, so that a busy machine is never taken for a fault; rows that wait for time to pass say so.
+    "FIRESTORE_RETRY_MAX_TOTAL_S": "15",
+    "FIRESTORE_RPC_DEADLINE_S": "20",
+}
+
+
+class Rig:
+    """Messages go in as push requests; each 200 is checked against the emulator before anything else can happen."""
+
+    def __init__(self, project: str, address: str, onlooker: Onlooker, **environment: str) -> None:
+        settings = settings_module.load({**_QUICK, **ENVIRONMENT, "GCP_PROJECT": project, **environment})
+        self.project = project
+        self.output = io.BytesIO()
+        with _emulator_at(address):
+            self.service = Service(settings, open_store(settings), self.output, wall_clock=lambda: NOW)
+        self.push = PushEndpoint(self.service.engine, self.service.log, self.service.metrics)
+        # What was acknowledged although the store did not hold it.
+        self.lies: list[str] = []
+        # Messages that were acknowledged as something else than buried.
+        self.in_documents: set[str] = set()
+        self._onlooker = onlooker
+        self._holdings = Holdings()
+        self._seen: Mapping[str, Seen] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.wait_for(self.service.close(), CLOSE_S)
+
+    @property
+    def database(self) -> str:
+        return f"projects/{self.project}/databases/(default)"
+
+    async def deliver(self, *messages: Delivery) -> list[int]:
+        """Push all of them at once; the statuses."""
+        loop = asyncio.get_running_loop()
+        statuses: list[asyncio.Future[int]] = []
+        for message in messages:
+            answered: asyncio.Future[int] = loop.create_future()
+            statuses.append(answered)
+
+            def respond(
+                status: int,
+                _: Any,
+                body: bytes,
+                message: Delivery = message,
+                answered: asyncio.Future[int] = answered,
+            ) -> None:
+                if status == 200:
+                    self._check(message, json.loads(body)["outcome"])
+                answered.set_result(status)
+
+            self.push.accept("POST", _JSON, push_body(message), respond)
+        return list(await asyncio.gather(*statuses))
+
+    async def deliver_until_taken(self, messages: Sequence[Delivery]) -> None:
+        """Redeliver, as a broker does, whatever is not answered 200."""
+        for _ in range(ROUNDS_MAX):
+            statuses = await self.deliver(*messages)
+            messages = [message for message, status in zip(messages, statuses, strict=True) if status != 200]
+            if not messages:
+                return
+        raise AssertionError(f"still not taken: {[message.message_id for message in messages]}")
+
+    def look(self) -> Mapping[str, Seen]:
+        return self._onlooker.documents(self.project)
+
+    def lines(self) -> list[tuple[str, Line]]:
+        """(message id, what its log line says), in the order they were answered. Ends the log."""
+        self.service.log.close()
+        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        names = ("http_status", "outcome", "reason", "severity", "error_code")
+        return [(line["messageId"], Line(*(line[name] for name in names))) for line in lines if "outcome" in line]
+
+    def _check(self, message: Delivery, outcome: str) -> None:
+        if outcome != "poison":
+            self.in_documents.add(message.message_id)
+        if self._seen is None:
+            # Answers of one turn of the event loop share a look: nothing can happen between them.
+            self._seen = self.look()
+            asyncio.get_running_loop().call_soon(self._look_away)
+        lie = self._holdings.lacks(message, self._seen)
+        if lie is not None:
+            self.lies.append(lie)
+
+    def _look_away(self) -> None:
+        self._seen = None
+
+
+def inject(proxy: FirestoreProxy, rig: Rig, fault: Fault) -> Fault:
+    proxy.faults[rig.database] = fault
+    return fault
+
+
+def documents_of_views(found: Mapping[str, Seen]) -> dict[str, Document]:
+    """Without receipts and letters, and without our own clock: what a fold is compared with."""
+    return {
+        path: {name: value for name, value in sorted(seen.data.items()) if name != "ingestedAt"}
+        for path, seen in sorted(found.items())
+        if not path.startswith(("ops_dedupe/", "dead_letters/"))
+    }
+
+
+@contextmanager
+def _emulator_at(address: str) -> Iterator[None]:
+    """The store looks at the environment when it is made, and each has an address of its own."""
+    before = os.environ.get(EMULATOR_VARIABLE)
+    os.environ[EMULATOR_VARIABLE] = address
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[EMULATOR_VARIABLE]
+        else:
+            os.environ[EMULATOR_VARIABLE] = before

@@ -1,0 +1,112 @@
+"""Every gRPC status there is, through the real client, for both calls of the store: which error of ours it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from google.auth.exceptions import DefaultCredentialsError, RefreshError
+from grpc import StatusCode
+
+from common.firestore_proxy import BEFORE, COMMIT, DETAILS, READ, Fault, FirestoreProxy
+from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.model import Conflict, Put, Ref
+from millpond.stores.firestore import FirestoreStore
+from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
+
+# (what a read becomes, what a commit becomes). A conflict is a value; its culprits are read, and there are none.
+# Unavailable where nobody can say whether it was applied, AccessDenied where only people can mend it.
+MEANINGS: dict[StatusCode, tuple[type, type]] = {
+    StatusCode.CANCELLED: (Unavailable, Unavailable),
+    StatusCode.UNKNOWN: (Unavailable, Unavailable),
+    # Paths are checked before: a read that is refused is about the set-up, not about a message.
+    StatusCode.INVALID_ARGUMENT: (AccessDenied, WriteRefused),
+    StatusCode.DEADLINE_EXCEEDED: (Unavailable, Unavailable),
+    # A read finds no *database*: missing documents are answers.
+    StatusCode.NOT_FOUND: (AccessDenied, Conflict),
+    StatusCode.ALREADY_EXISTS: (Unavailable, Conflict),
+    StatusCode.PERMISSION_DENIED: (AccessDenied, AccessDenied),
+    StatusCode.RESOURCE_EXHAUSTED: (Unavailable, Unavailable),
+    # For a read: the database is of another kind, or an index was never made.
+    StatusCode.FAILED_PRECONDITION: (AccessDenied, Conflict),
+    StatusCode.ABORTED: (Unavailable, Conflict),
+    StatusCode.OUT_OF_RANGE: (AccessDenied, WriteRefused),
+    StatusCode.UNIMPLEMENTED: (AccessDenied, AccessDenied),
+    StatusCode.INTERNAL: (Unavailable, Unavailable),
+    StatusCode.UNAVAILABLE: (Unavailable, Unavailable),
+    StatusCode.DATA_LOSS: (Unavailable, Unavailable),
+    StatusCode.UNAUTHENTICATED: (AccessDenied, AccessDenied),
+}
+REF = Ref("ponds", "a")
+
+
+@asynccontextmanager
+async def store_behind_proxy(
+    emulator: str, project: str, patched: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[FirestoreStore, FirestoreProxy]]:
+    async with FirestoreProxy(emulator) as proxy:
+        patched.setenv("FIRESTORE_EMULATOR_HOST", proxy.address)
+        store = FirestoreStore(project=project, deadline_s=20)
+        yield store, proxy
+        await store.close()
+
+
+async def call(store: FirestoreStore, method: str) -> object:
+    """What one call becomes: its value, or the error it raises."""
+    try:
+        return await (store.read([REF]) if method == READ else store.commit([Put(REF, None, {"n": 1})]))
+    except StoreError as error:
+        return error
+
+
+def test_every_status_has_a_meaning(firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Walked through the real client, one call each: nothing is retried below the engine, and the code is kept."""
+
+    async def scenario() -> None:
+        async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+            database = store.names.database
+            for status, meanings in MEANINGS.items():
+                for method, meaning in zip((READ, COMMIT), meanings, strict=True):
+                    proxy.counts.clear()
+                    proxy.faults[database] = Fault(method, BEFORE, status, None)
+                    found = await call(store, method)
+                    assert type(found) is meaning, f"{method}: {status}"
+                    assert proxy.counts[database].calls[method] == 1, f"{method}: {status}"
+                    if isinstance(found, StoreError):
+                        assert found.code == status.name
+                        assert DETAILS in str(found)
+                    else:
+                        assert found == Conflict()
+
+    asyncio.run(scenario())
+
+
+def test_no_status_is_forgotten() -> None:
+    """A status that a new version of gRPC brings must be given a meaning; OK is no error."""
+    assert {*MEANINGS, StatusCode.OK} == set(StatusCode)
+
+
+def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that does not exist answers NOT_FOUND to both calls: that is no conflict, and pages somebody."""
+
+    async def scenario() -> None:
+        async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+            await store.commit([Put(REF, None, {"n": 1})])
+            for status, meaning in ((StatusCode.NOT_FOUND, AccessDenied), (StatusCode.UNAVAILABLE, Unavailable)):
+                proxy.faults[store.names.database] = Fault(READ, BEFORE, status, None)
+                assert type(await call(store, COMMIT)) is meaning
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", [DefaultCredentialsError, RefreshError])
+def test_errors_of_the_credentials_are_denied_access(kind: type[Exception]) -> None:
+    """They have no status: whoever has no token is nobody."""
+    error = kind("no token")
+    assert isinstance(error, CLIENT_ERRORS)
+    translated = translate(error, "reading")
+    assert (type(translated), translated.code) == (AccessDenied, "UNAUTHENTICATED")
