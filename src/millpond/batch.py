@@ -52,10 +52,13 @@ class Batches:
         self._jitter = jitter
         self._cache = SnapshotCache(CACHE_ENTRIES_MAX, CACHE_BYTES_MAX)
 
-    async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None) -> None:
-        """Settle every ticket. `unsure` are documents that must be read, whatever the cache says."""
+    async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None, conflicts: int = 0) -> None:
+        """Settle every ticket. `unsure` are documents that must be read, whatever the cache says.
+
+        `conflicts` is how often they met others' writes before they parted ways.
+        """
         unsure = set() if unsure is None else unsure
-        failures = conflicts = 0
+        failures = 0
         loop = asyncio.get_running_loop()
         while tickets:
             began = loop.time()
@@ -89,7 +92,7 @@ class Batches:
             tickets = self._expire(tickets, _CONTENTION, "contention")
             groups = split(tickets, committed.refs) if conflicts > 1 else [tickets]
             if len(groups) > 1:
-                await self._each(groups, unsure)
+                await self._each(groups, unsure, conflicts)
                 return
             if conflicts > 1:
                 pause = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
@@ -216,13 +219,13 @@ class Batches:
         for half in (tickets[:middle], tickets[middle:]):
             await self.commit(half, set(unsure))
 
-    async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref]) -> None:
+    async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref], conflicts: int) -> None:
         """Commit groups that share no document, at once; all of them end before the first error goes on."""
         slots = asyncio.Semaphore(self._engine.rules.batches_in_flight_max)
 
         async def one(group: Sequence[Ticket]) -> None:
             async with slots:
-                await self.commit(group, set(unsure))
+                await self.commit(group, set(unsure), conflicts)
 
         done = await asyncio.gather(*map(one, groups), return_exceptions=True)
         for error in done:
