@@ -1,4 +1,4 @@
-"""The measured run by pull: a subscription full of messages, and `millpond pull` on it."""
+"""The measured run by pull: subscriptions full of messages, and `millpond pull` on them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime as dt
 import re
 import sys
 import time
+from itertools import cycle
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from benchmarks.processes import BenchError, Server
 from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient  # type: ignore[import-untyped]
 from google.cloud.pubsub_v1.types import BatchSettings  # type: ignore[import-untyped]
 
+# The emulator hands a stream 100 messages every 50 ms, whoever pulls: one alone would measure that.
+_SUBSCRIPTIONS = tuple(f"bench-{number}" for number in range(4))
 _ACK_DEADLINE_S = 60
 _POLL_S = 0.1
 _PER_SECOND_MIN = 50
@@ -37,7 +40,8 @@ def pull(cloud: Cloud, documents: int, count: int) -> Run:
     messages = cloud.messages(documents, count)
     with cloud.project() as project:
         sent = _publish(project, messages)
-        command = (sys.executable, "-m", "millpond", "pull", "--subscription", "bench")
+        options = [word for name in _SUBSCRIPTIONS for word in ("--subscription", name)]
+        command = (sys.executable, "-m", "millpond", "pull", *options)
         settings = {
             "PUBSUB_EMULATOR_HOST": cloud.pubsub,
             "CONSUMER_QUEUE_SIZE": str(PULL_AT_ONCE),
@@ -65,14 +69,17 @@ def pull(cloud: Cloud, documents: int, count: int) -> Run:
 
 
 def _publish(project: str, messages: list[Message]) -> list[Message]:
-    """Fill a subscription; the messages as Pub/Sub has named them."""
+    """Fill the subscriptions, in turns; the messages as Pub/Sub has named them."""
     # PUBSUB_EMULATOR_HOST says where.
     publisher, subscriber = PublisherClient(batch_settings=_BATCH), SubscriberClient()
-    topic = publisher.topic_path(project, "bench")
-    publisher.create_topic(name=topic)
-    name = subscriber.subscription_path(project, "bench")
-    subscriber.create_subscription(name=name, topic=topic, ack_deadline_seconds=_ACK_DEADLINE_S)
-    names = [publisher.publish(topic, message.data()) for message in messages]
+    topics = [publisher.topic_path(project, name) for name in _SUBSCRIPTIONS]
+    for topic, name in zip(topics, _SUBSCRIPTIONS, strict=True):
+        publisher.create_topic(name=topic)
+        path = subscriber.subscription_path(project, name)
+        subscriber.create_subscription(name=path, topic=topic, ack_deadline_seconds=_ACK_DEADLINE_S)
+    names = [
+        publisher.publish(topic, message.data()) for message, topic in zip(messages, cycle(topics), strict=False)
+    ]
     sent = [message._replace(message_id=name.result()) for message, name in zip(messages, names, strict=True)]
     publisher.stop()
     subscriber.close()

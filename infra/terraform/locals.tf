@@ -42,6 +42,6 @@ locals {
     } : { PUSH_UNAUTHENTICATED = "allow" },
   )
 
-  # The workers listen for health checks; IAM names nobody who may call them.
-  pull_env = merge(local.env, { PUSH_UNAUTHENTICATED = "allow" })
+  # The workers take no pushes and listen only for health checks; IAM names nobody who may call them.
+  pull_env = local.env
 }

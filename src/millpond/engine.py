@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
@@ -27,6 +28,8 @@ from millpond.receipts import Receipts
 from millpond.route import Fault, Item, Letter, Router
 
 BATCH_COUNT_MAX = 500
+# More waiting than this is taken in two lanes, where the store takes several commits at once.
+LANES_FROM = 128
 BATCH_BYTES_MAX = 3 * 1024 * 1024
 ROOM_BYTES_MAX = 64 * 1024 * 1024
 DRAIN_S = 5.0
@@ -76,6 +79,11 @@ class Ticket:
         # Every document in its way; the first `standing` of them must be known before planning.
         self.refs, self.standing = refs_of(item)
         self.weight = _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(item.delivery.data or b"")
+
+    @property
+    def lane(self) -> int:
+        """One of two, by the first document: those of a document go together."""
+        return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
 
     def bury_as(self, letter: Letter, fault: Fault) -> None:
         """From now on the delivery is about its letter and nothing else."""
@@ -263,18 +271,24 @@ class Engine:
             task.add_done_callback(self._finished)
 
     def _take(self) -> list[Ticket]:
-        """Everything waiting whose documents are in no other batch, up to the bounds of one commit."""
+        """What waits and whose documents are in no other batch, up to the bounds of one commit."""
         taken: list[Ticket] = []
         passed: list[Ticket] = []
         weight = 0
+        # Much waits: half of the documents now, so that the other half is planned while these are committed.
+        by_lane = self._in_flight_max > 1 and len(self._room) > LANES_FROM
+        lane: int | None = None
         while self._room and len(taken) < BATCH_COUNT_MAX:
             ticket = self._room[0]
             if taken and weight + ticket.weight > BATCH_BYTES_MAX:
                 break
             self._room.popleft()
-            if self._busy and not self._busy.isdisjoint(ticket.refs):
+            busy = self._busy and not self._busy.isdisjoint(ticket.refs)
+            if busy or (lane is not None and ticket.lane != lane):
                 passed.append(ticket)
                 continue
+            if by_lane and lane is None:
+                lane = ticket.lane
             taken.append(ticket)
             weight += ticket.weight
         self._room.extendleft(reversed(passed))

@@ -180,6 +180,21 @@ def test_one_process_never_races_itself() -> None:
     run(scenario)
 
 
+def test_half_is_committed_while_the_other_half_is_planned() -> None:
+    """Much waits for few documents: two commits at once, none of which gets into the other's way."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=8), CONSUMER_QUEUE_SIZE="5000")
+        bench.store.commit_s = 0.01
+        messages = [delivery({"service": f"s{n % 50}", "timestamp": at(n)}, f"m{n}", n) for n in range(600)]
+        assert {result.outcome for result in await bench.send(*messages)} == {Outcome.APPLIED}
+        assert bench.store.commits_at_once == 2
+        assert bench.service.metrics.conflicts == 0
+        assert len(bench.store.commits) <= 4
+
+    run(scenario)
+
+
 def test_draining_begins_no_try_it_cannot_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that takes long to fail must not hold up the end beyond the drain's own limit."""
     monkeypatch.setattr("millpond.engine.DRAIN_S", 0.5)
