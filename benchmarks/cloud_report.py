@@ -52,8 +52,8 @@ _ABOUT_SIDES = f"""\
   aborted attempts, the message is tried again.
 - **Millpond** as it comes on Firestore (receipts on, event log off), each message acknowledged only when it is
   stored: `millpond ingest` with `--concurrency {INGEST_AT_ONCE}`; `millpond pull` with
-  `CONSUMER_QUEUE_SIZE={PULL_AT_ONCE}` on four subscriptions that are full already (the emulator gives a stream 2,000
-  messages a second at most, and takes a share of the cores); `millpond serve` with
+  `CONSUMER_QUEUE_SIZE={PULL_AT_ONCE}` on four subscriptions that are full already (the emulator gives a
+  stream 2,000 messages a second at most, and takes its share of the cores); `millpond serve` with
   `CONSUMER_QUEUE_SIZE={QUEUE_SIZE}` under {CONNECTIONS} keep-alive connections.
 - **The same messages on the same emulator**: unique system events, each of which leaves a receipt, and a document
   for each service. The services take turns, so that over {DOCUMENTS} documents the baseline's threads hardly ever
