@@ -29,6 +29,9 @@ _CALL_S = 30.0
 _LEASE_S = 600
 # An empty answer does not mean that there is nothing; this many in a row do.
 _EMPTY_MAX = 2
+# How often in a row Pub/Sub may be away, and for how long each time.
+_AWAY_MAX = 3
+_AWAY_S = 1.0
 # Acknowledgement ids are long, and a request may have 512 KiB.
 _IDS_MAX = 500
 
@@ -70,6 +73,7 @@ class _Reader:
         self.seen: set[str] = set()
         self.empty = 0
         self._leased: dict[str, str] = {}
+        self._away = 0
 
     async def pull(self, most: int) -> list[ReceivedMessage]:
         """Messages not seen before. Those that come back are only leased anew."""
@@ -77,9 +81,16 @@ class _Reader:
             answer = await self._client.pull(
                 subscription=self.subscription, max_messages=most, retry=None, timeout=_PULL_S
             )
-        except (DeadlineExceeded, ServiceUnavailable):
+        except DeadlineExceeded:
             self.empty += 1
             return []
+        except ServiceUnavailable:
+            self._away += 1
+            if self._away > _AWAY_MAX:
+                raise
+            await asyncio.sleep(_AWAY_S)
+            return []
+        self._away = 0
         received = list(answer.received_messages)
         self.empty = 0 if received else self.empty + 1
         self._leased.update({one.message.message_id: one.ack_id for one in received})
