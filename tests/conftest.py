@@ -10,9 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.emulators import emulator
+from common.emulators import HOW_TO_GET, MISSING, emulator
 
 _numbers = itertools.count(1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if MISSING in str(report.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"skipped {len(skipped)} {HOW_TO_GET}")
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,10 @@ import pytest
 START_S = 60.0
 # `.ci/run` sets it: there a missing emulator is a failure, and elsewhere one line says how to get it.
 REQUIRED = "MILLPOND_REQUIRE_EMULATORS"
+MISSING = "needs Google's emulators"
+# Said once, at the end of the run.
 HOW_TO_GET = (
-    "needs Google's emulators: install the Google Cloud CLI and Java, then "
+    "tests that need Google's emulators: install the Google Cloud CLI and Java, then "
     "`gcloud components install cloud-firestore-emulator pubsub-emulator beta` "
     "(Debian: google-cloud-cli-firestore-emulator, google-cloud-cli-pubsub-emulator)"
 )
@@ -34,7 +36,7 @@ def emulator(kind: str, folder: Path) -> Iterator[str]:
     if shutil.which("gcloud") is None or shutil.which("java") is None:
         if os.environ.get(REQUIRED):
             pytest.fail(HOW_TO_GET)
-        pytest.skip(HOW_TO_GET)
+        pytest.skip(MISSING)
     address = f"127.0.0.1:{free_port()}"
     log = folder / f"{kind}.log"
     with log.open("wb") as output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,14 +33,15 @@ _COUNT = RunAggregationQueryRequest.pb()
 Filter = tuple[str, str, Any]
 
 
-class FirestoreCatalog:
+class FirestoreCatalog(ABC):
     """The `Catalog` port; `FirestoreStore` adds the two methods that matter."""
 
     names: Names
     connection: Connection
 
+    @abstractmethod
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        raise NotImplementedError
+        """As the store port says; sweeping deletes by it."""
 
     async def collections(self) -> list[tuple[str, int]]:
         """Top-level collections, and those below the first documents of each, with their counts.
