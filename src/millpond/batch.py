@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import SnapshotCache
+from millpond.concurrency import run_all
 from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused
 from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
@@ -221,14 +222,11 @@ class Batches:
 
     async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref], conflicts: int) -> None:
         """Commit groups that share no document, at once; all of them end before the first error goes on."""
-        slots = asyncio.Semaphore(self._engine.rules.batches_in_flight_max)
 
         async def one(group: Sequence[Ticket]) -> None:
-            async with slots:
-                await self.commit(group, set(unsure), conflicts)
+            await self.commit(group, set(unsure), conflicts)
 
-        done = await asyncio.gather(*map(one, groups), return_exceptions=True)
-        for error in done:
+        for error in await run_all(one, groups, self._engine.rules.batches_in_flight_max):
             if error is not None:
                 raise error
 
@@ -245,13 +243,7 @@ class Batches:
 
     async def _dig_all(self, doomed: Sequence[tuple[Ticket, Fault]]) -> list[Ticket]:
         """Those whose letter could be made; a slow one holds up none of the others."""
-        slots = asyncio.Semaphore(_DIGS_AT_ONCE)
-
-        async def one(ticket: Ticket, fault: Fault) -> bool:
-            async with slots:
-                return await self.dig(ticket, fault)
-
-        dug = await asyncio.gather(*(one(*pair) for pair in doomed), return_exceptions=True)
+        dug = await run_all(lambda pair: self.dig(*pair), doomed, _DIGS_AT_ONCE)
         for (ticket, _), result in zip(doomed, dug, strict=True):
             if isinstance(result, Exception):
                 ticket.fail(result)

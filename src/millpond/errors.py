@@ -38,6 +38,11 @@ class SettingsError(MillpondError):
         self.name = name
 
 
+def missing_extra(name: str, value: object, error: ModuleNotFoundError) -> SettingsError:
+    """A setting asks for what only Google's libraries can do, and they are not installed."""
+    return SettingsError(name, value, f"needs pip install 'millpond[gcp]' ({error})")
+
+
 class Poison(MillpondError):
     """The message can never succeed as it is. `reason` is a stable word for dashboards and alerts."""
 

@@ -1,42 +1,37 @@
-"""Pub/Sub's low-level asynchronous clients: on the service, or on the emulator PUBSUB_EMULATOR_HOST names.
-
-The high-level publisher batches in threads of its own, which a letter that holds up an acknowledgement has no use
-for. Streaming pull does use the high-level client (`ingress/pull.py`), for its leases.
-"""
+"""What every adapter to Google Cloud needs: credentials, where an emulator is, names, and errors in one line."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-import grpc
-from google.pubsub_v1.services.publisher import PublisherAsyncClient
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
-from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
-from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
+import google.auth
+from google.auth.exceptions import GoogleAuthError
 
+from millpond.errors import AccessDenied
+
+FIRESTORE_EMULATOR_VARIABLE = "FIRESTORE_EMULATOR_HOST"
 PUBSUB_EMULATOR_VARIABLE = "PUBSUB_EMULATOR_HOST"
+_TEXT_CHARS_MAX = 300
 
 
-def emulator() -> str | None:
-    """Where the emulator is; None where it is the service."""
-    return os.environ.get(PUBSUB_EMULATOR_VARIABLE) or None
+def find_emulator(variable: str) -> str | None:
+    """The address the variable names; None where it is the service."""
+    return os.environ.get(variable) or None
 
 
-def open_publisher(credentials: Any = None) -> PublisherAsyncClient:
-    """Must be called on the event loop that will use it."""
-    host = emulator()
-    if host is None:
-        return PublisherAsyncClient(credentials=credentials)
-    return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))
+def find_credentials(scopes: Sequence[str], purpose: str) -> Any:
+    """The usual ones. At start, because it may take long, and because without any nothing will ever work."""
+    try:
+        return google.auth.default(scopes=scopes)[0]
+    except GoogleAuthError as error:
+        raise AccessDenied(f"no credentials {purpose}: {error_text(error)}") from None
 
 
-def open_subscriber() -> SubscriberAsyncClient:
-    """Must be called on the event loop that will use it."""
-    host = emulator()
-    if host is None:
-        return SubscriberAsyncClient()
-    return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=grpc.aio.insecure_channel(host)))
+def error_text(error: BaseException | None, chars_max: int = _TEXT_CHARS_MAX) -> str:
+    """What a client library's error says, on one line and not too long."""
+    return " ".join(f"{getattr(error, 'message', None) or error}".split())[:chars_max]
 
 
 def full_name(kind: str, name: str, project: str) -> str:

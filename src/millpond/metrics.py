@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from millpond.model import Result
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
@@ -52,6 +54,11 @@ class Metrics:
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self._registry = CollectorRegistry()
         self._registry.register(_Renderer(self))
+
+    def count_message(self, result: Result, latency_s: float) -> None:
+        """A message was answered, however it came."""
+        self.messages[result.topic, result.outcome, result.reason] += 1
+        self.message_seconds.observe(latency_s)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is asked when somebody looks."""

@@ -138,7 +138,7 @@ def _plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
         there = desk.look(letter.ref)
         if there is None or timestamps.from_datetime(there["expireAt"]) <= now:
             desk.put(letter.ref, letter.document)
-    return Result(Outcome.POISON, letter.reason, item.topic, error=item.fault, event=item.event, buried=True)
+    return item.buried(letter)
 
 
 def _decide(item: Item, target: Target, desk: Desk, now: int, receipts: Receipts) -> Verdict:

@@ -73,10 +73,12 @@ class Item(msgspec.Struct, frozen=True):
     def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
         """The answer while the store holds nothing for it; a letter that lies elsewhere needs no store."""
         if self.letter is not None and self.letter.ref is None:
-            return Result(
-                Outcome.POISON, self.letter.reason, self.topic, error=self.fault, event=self.event, buried=True
-            )
+            return self.buried(self.letter)
         return Result(outcome, reason, self.topic, error=error, event=self.event)
+
+    def buried(self, letter: Letter) -> Result:
+        """The answer once its letter is durable."""
+        return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
 
 
 class RouteRules(msgspec.Struct, frozen=True, kw_only=True):

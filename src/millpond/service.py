@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from millpond import timestamps
 from millpond.engine import Engine, Undertaker
-from millpond.errors import SettingsError, StoreError
+from millpond.errors import StoreError, missing_extra
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.log import Log
 from millpond.metrics import Metrics
@@ -26,7 +26,6 @@ from millpond.stores.sqlite import SqliteStore
 from millpond.views import load_views
 
 SWEEP_EVERY_S = 60.0
-_EXTRA = "needs pip install 'millpond[gcp]' ({})"
 _PROBE = Ref("ops_services", "probe")
 
 
@@ -44,7 +43,7 @@ def _open_firestore(settings: Settings) -> StoreWithCatalog:
     try:
         from millpond.stores.firestore import FirestoreStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise SettingsError("STORE", FIRESTORE, _EXTRA.format(error)) from None
+        raise missing_extra("STORE", FIRESTORE, error) from None
     days = settings.event_log_ttl_days
     return FirestoreStore(
         project=settings.gcp_project,
@@ -62,7 +61,7 @@ def _find_undertaker(settings: Settings, letters: StoredLetters) -> Undertaker:
     try:
         from millpond.letters.pubsub import PublishedLetters  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
-        raise SettingsError("DLQ_TOPIC", settings.dlq_topic, _EXTRA.format(error)) from None
+        raise missing_extra("DLQ_TOPIC", settings.dlq_topic, error) from None
     return PublishedLetters(
         topic=settings.dlq_topic,
         project=settings.gcp_project,

@@ -13,10 +13,10 @@ from typing import Any, Self
 from common.firestore_proxy import Fault, FirestoreProxy
 from common.pond import NOW
 from millpond import settings as settings_module
+from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE as EMULATOR_VARIABLE
 from millpond.ingress.push import PushEndpoint
 from millpond.model import Delivery, Document
 from millpond.service import Service, open_store
-from millpond.stores.firestore_connection import EMULATOR_VARIABLE
 from wire.onlooker import Onlooker, Seen
 from wire.table import Line
 from wire.traffic import ENVIRONMENT, Holdings, push_body

@@ -20,7 +20,7 @@ from millpond.cli.options import example, json_option, load_settings, store_opti
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.selection import Filter, LetterCommand, chosen_ids, filter_options
 from millpond.cli.server import refuse_missing
-from millpond.errors import SettingsError, StoreError
+from millpond.errors import StoreError, missing_extra
 from millpond.model import Delivery
 from millpond.settings import Settings
 
@@ -154,9 +154,7 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
         from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only where they are used
         from millpond.ingress.replay import replay_all  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            "--subscription", subscription, f"needs pip install 'millpond[gcp]' ({error})"
-        ) from None
+        raise missing_extra("--subscription", subscription, error) from None
     answers: list[Answer] = []
     refuse_memory(settings)
     async with open_hands(settings) as hands:

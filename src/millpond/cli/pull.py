@@ -10,7 +10,7 @@ import click
 from millpond.cli import exits
 from millpond.cli.options import example, load_settings, setting_option, store_option, views_option
 from millpond.cli.output import print_error
-from millpond.errors import MillpondError, SettingsError
+from millpond.errors import MillpondError, SettingsError, missing_extra
 from millpond.service import Service
 from millpond.settings import Settings
 from millpond.web import server
@@ -73,6 +73,5 @@ def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str,
         from millpond.gcp import full_name  # noqa: PLC0415
         from millpond.ingress.pull import Puller  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        text = f"needs pip install 'millpond[gcp]' ({error})"
-        raise SettingsError("--subscription", subscriptions[0], text) from None
+        raise missing_extra("--subscription", subscriptions[0], error) from None
     return Puller(service, [full_name("subscriptions", name, settings.gcp_project) for name in subscriptions])

@@ -26,6 +26,7 @@ from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-unty
 from millpond import timestamps
 from millpond.engine import ROOM_BYTES_MAX
 from millpond.errors import InternalError, MillpondError, Overloaded
+from millpond.gcp import error_text
 from millpond.model import Delivery, Outcome, Result
 from millpond.service import Service
 from millpond.settle import ACK, settle_pull
@@ -224,8 +225,7 @@ class Puller:
         acknowledge().add_done_callback(partial(self._check_acknowledged, arrival))
         latency_s = time.perf_counter() - arrival.began
         self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
-        self._metrics.messages[result.topic, result.outcome, result.reason] += 1
-        self._metrics.message_seconds.observe(latency_s)
+        self._metrics.count_message(result, latency_s)
         if self._held:
             self._look_later(ROOM_S)
 
@@ -280,7 +280,7 @@ def _open_client() -> Any:
     try:
         return SubscriberClient()
     except GoogleAuthError as error:
-        raise MillpondError(f"no credentials for Pub/Sub: {_described(error)['error']}") from None
+        raise MillpondError(f"no credentials for Pub/Sub: {error_text(error)}") from None
 
 
 def _described(error: BaseException | None) -> dict[str, str]:
@@ -289,5 +289,5 @@ def _described(error: BaseException | None) -> dict[str, str]:
     return {
         "error_type": type(error).__name__,
         "error_code": getattr(status, "name", type(error).__name__),
-        "error": " ".join(f"{getattr(error, 'message', None) or error}".split())[:ERROR_CHARS_MAX],
+        "error": error_text(error, ERROR_CHARS_MAX),
     }

@@ -186,8 +186,7 @@ class PushEndpoint:
         self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
         metrics = self._metrics
         metrics.push_responses[status] += 1
-        metrics.messages[result.topic, result.outcome, result.reason] += 1
-        metrics.message_seconds.observe(latency_s)
+        metrics.count_message(result, latency_s)
 
 
 class _Refused(MalformedEnvelope):

@@ -14,10 +14,12 @@ from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
+from millpond.concurrency import run_all
 from millpond.errors import AccessDenied, Unavailable
-from millpond.gcp import open_subscriber
+from millpond.gcp import error_text
 from millpond.letters.attributes import restore
 from millpond.model import Delivery
+from millpond.pubsub_clients import open_subscriber
 from millpond.timestamps import SECOND_US
 
 # Whether the message has succeeded, and may leave the subscription.
@@ -50,14 +52,11 @@ async def replay_all(subscription: str, send: Send, *, limit: int | None, at_onc
 
 
 async def _send_page(reader: _Reader, page: Sequence[ReceivedMessage], send: Send, at_once: int) -> None:
-    slots = asyncio.Semaphore(at_once)
-
     async def one(received: ReceivedMessage) -> bool:
-        async with slots:
-            return await send(restore(_delivery(received, reader.subscription)))
+        return await send(restore(_delivery(received, reader.subscription)))
 
-    # All of them end, and what succeeded is acknowledged, before the first error goes on.
-    results = await asyncio.gather(*map(one, page), return_exceptions=True)
+    # What succeeded is acknowledged before the first error goes on.
+    results = await run_all(one, page, at_once)
     await reader.acknowledge([received for received, done in zip(page, results, strict=True) if done is True])
     for result in results:
         if isinstance(result, BaseException):
@@ -141,10 +140,9 @@ async def _connected(subscription: str) -> AsyncIterator[SubscriberAsyncClient]:
         client = open_subscriber()
         yield client
     except GoogleAuthError as error:
-        raise AccessDenied(f"no credentials for Pub/Sub: {' '.join(str(error).split())[:300]}") from None
+        raise AccessDenied(f"no credentials for Pub/Sub: {error_text(error)}") from None
     except GoogleAPIError as error:
-        text = " ".join(str(getattr(error, "message", error)).split())[:300]
-        raise Unavailable(f"{subscription}: {type(error).__name__}: {text}") from None
+        raise Unavailable(f"{subscription}: {type(error).__name__}: {error_text(error)}") from None
     finally:
         if client is not None:
             await client.transport.close()  # type: ignore[no-untyped-call]

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
-import google.auth
 from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.api_core.retry import AsyncRetry
 from google.auth.exceptions import GoogleAuthError
@@ -18,10 +16,11 @@ from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.types import PubsubMessage
 
 from millpond.engine import Undertaker
-from millpond.errors import AccessDenied, Unavailable
-from millpond.gcp import emulator, full_name, open_publisher
+from millpond.errors import Unavailable
+from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_credentials, find_emulator, full_name
 from millpond.letters.attributes import VALUE_BYTES_MAX, describe
 from millpond.model import Delivery
+from millpond.pubsub_clients import open_publisher
 from millpond.route import Fault, Item, Letter
 
 # Pub/Sub's own limits. What would exceed them is buried in the store instead.
@@ -39,8 +38,10 @@ class PublishedLetters:
         self._topic = full_name("topics", topic, project)
         self._deadline_s = deadline_s
         self._otherwise = otherwise
-        # Looked for now, because it may take long, and because without any nothing could ever be buried.
-        self._credentials = None if emulator() else _credentials()
+        self._credentials = None
+        if find_emulator(PUBSUB_EMULATOR_VARIABLE) is None:
+            scopes = PublisherAsyncClient.get_transport_class().AUTH_SCOPES
+            self._credentials = find_credentials(scopes, "to publish letters")
         self._client: PublisherAsyncClient | None = None
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
@@ -59,8 +60,8 @@ class PublishedLetters:
                 await self._client.publish(topic=topic, messages=[message], retry=retry, timeout=self._deadline_s)
         except (GoogleAPICallError, GoogleAuthError, RetryError, TimeoutError) as error:
             name = getattr(getattr(error, "grpc_status_code", None), "name", type(error).__name__)
-            text = " ".join(str(getattr(error, "message", error)).split())[:300]
-            raise Unavailable(f"publishing the letter to {topic} failed: {name}: {text}", code=name) from error
+            text = f"publishing the letter to {topic} failed: {name}: {error_text(error)}"
+            raise Unavailable(text, code=name) from error
         return Letter(None, None, fault.reason)
 
     async def close(self) -> None:
@@ -72,13 +73,6 @@ class PublishedLetters:
             return self._topic
         subscription = delivery.subscription.rpartition("/")[2]
         return self._topic.replace(_PLACEHOLDER, subscription) if _LEGAL.fullmatch(subscription) else None
-
-
-def _credentials() -> Any:
-    try:
-        return google.auth.default(scopes=PublisherAsyncClient.get_transport_class().AUTH_SCOPES)[0]
-    except GoogleAuthError as error:
-        raise AccessDenied(f"no credentials to publish letters: {' '.join(str(error).split())[:300]}") from None
 
 
 def _is_publishable(delivery: Delivery, attributes: dict[str, str]) -> bool:

@@ -15,7 +15,7 @@ from google.cloud.firestore_v1.types import (
 )
 
 from millpond import timestamps
-from millpond.model import Committed, Conflict, Delete, LogEntry, Outcome, Snapshot, Write
+from millpond.model import Committed, Conflict, Delete, LogEntry, Outcome, Ref, Snapshot, Write
 from millpond.stores import firestore_log
 from millpond.stores.firestore_connection import Connection
 from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
@@ -48,12 +48,12 @@ class FirestoreCatalog(ABC):
 
         Firestore lists the collections below one document at a time, so there is an end to the looking.
         """
-        found = await self._collection_ids("")
+        found = await self._collection_ids(None)
         looked = 0
         for collection in found:
             parents = (await self._list_ids(collection))[: _LOOKED_UNDER_IN_ALL - looked]
             looked += len(parents)
-            below = await asyncio.gather(*(self._collection_ids(f"{collection}/{parent}") for parent in parents))
+            below = await asyncio.gather(*(self._collection_ids(Ref(collection, parent)) for parent in parents))
             # Found while we go through them: their documents have their turn.
             found += [name for names in below for name in names]
             if looked >= _LOOKED_UNDER_IN_ALL:
@@ -111,12 +111,9 @@ class FirestoreCatalog(ABC):
         page = await self._query(LOG_COLLECTION, *filters, order_by="topic", limit=1)
         return (page[0].data or {})["topic"] if page else None
 
-    async def _collection_ids(self, document: str) -> list[str]:
-        """The collections below a document, or at the top where it is empty, by the paths we give them."""
-        parent = self.names.root
-        if document:
-            above, last = self.names.parent(document)
-            parent = f"{above}/{last}"
+    async def _collection_ids(self, document: Ref | None) -> list[str]:
+        """The collections below a document, or at the top where there is none, by the paths we give them."""
+        parent = self.names.root if document is None else self.names.document(document)
         try:
             pager = await self.connection.client().list_collection_ids(
                 parent=parent, retry=None, timeout=_QUERY_S, metadata=self.connection.metadata
@@ -124,8 +121,8 @@ class FirestoreCatalog(ABC):
             ids = [collection_id async for collection_id in pager]
         except CLIENT_ERRORS as error:
             raise translate(error, "listing collections") from error
-        if document:
-            return [f"{document}/{collection_id}" for collection_id in ids]
+        if document is not None:
+            return [f"{document.path}/{collection_id}" for collection_id in ids]
         return [name for name in map(self.names.collection, ids) if name is not None]
 
     async def _list_ids(self, collection: str) -> list[str]:
@@ -180,8 +177,7 @@ class FirestoreCatalog(ABC):
         if limit is not None:
             query.limit.value = limit
         if after is not None:
-            above, last = self.names.parent(collection)
-            query.start_at.values.add(reference_value=f"{above}/{last}/{after}")
+            query.start_at.values.add(reference_value=self.names.document(Ref(collection, after)))
         request = _QUERY(parent=parent)
         request.structured_query.CopyFrom(query)
         found = []

@@ -6,15 +6,12 @@ No call is retried here: whether to try again, and after which reads, is the eng
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import google.auth
 import grpc
 from google.api_core.exceptions import DeadlineExceeded
-from google.auth.exceptions import GoogleAuthError
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcAsyncIOTransport
 from google.cloud.firestore_v1.types import (
@@ -24,9 +21,8 @@ from google.cloud.firestore_v1.types import (
     CommitResponse,
 )
 
-from millpond.errors import AccessDenied
+from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE, find_credentials, find_emulator
 
-EMULATOR_VARIABLE = "FIRESTORE_EMULATOR_HOST"
 _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -40,11 +36,13 @@ _CHANNEL_OPTIONS = (
 
 class Connection:
     def __init__(self, database: str, deadline_s: float) -> None:
-        self.emulator = os.environ.get(EMULATOR_VARIABLE) or None
+        self.emulator = find_emulator(FIRESTORE_EMULATOR_VARIABLE)
         owner = [("authorization", "Bearer owner")] if self.emulator else []
         self.metadata: Sequence[tuple[str, str]] = [("google-cloud-resource-prefix", database), *owner]
         self._deadline_s = deadline_s
-        self._credentials = None if self.emulator else _credentials()
+        self._credentials = None
+        if self.emulator is None:
+            self._credentials = find_credentials(FirestoreGrpcAsyncIOTransport.AUTH_SCOPES, "for Google Cloud")
         self._client: FirestoreAsyncClient | None = None
         self._answered_at = 0.0
 
@@ -98,10 +96,3 @@ class Connection:
                 await self.close()
             raise
         self._answered_at = loop.time()
-
-
-def _credentials() -> Any:
-    try:
-        return google.auth.default(scopes=FirestoreGrpcAsyncIOTransport.AUTH_SCOPES)[0]
-    except GoogleAuthError as error:
-        raise AccessDenied(f"no credentials for Google Cloud: {' '.join(str(error).split())[:300]}") from None

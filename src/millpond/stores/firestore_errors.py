@@ -7,6 +7,7 @@ from google.auth.exceptions import GoogleAuthError
 from grpc import StatusCode
 
 from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.gcp import error_text
 
 # Nothing was applied, because a document is not what the commit says it is. Another emulator, and the documents
 # for the same thing, say NOT_FOUND or FAILED_PRECONDITION where this one says ALREADY_EXISTS: all alike to us.
@@ -27,7 +28,6 @@ _DENIED = frozenset(
         *_REFUSED,
     }
 )
-_TEXT_CHARS_MAX = 300
 CLIENT_ERRORS = (GoogleAPICallError, GoogleAuthError)
 
 
@@ -43,14 +43,14 @@ def translate_commit(error: Exception) -> StoreError:
     """
     code = _code(error)
     if code in _REFUSED:
-        return WriteRefused(f"Firestore, committing: {code.name}: {_text(error)}", code=code.name)
+        return WriteRefused(f"Firestore, committing: {code.name}: {error_text(error)}", code=code.name)
     return translate(error, "committing")
 
 
 def translate(error: Exception, doing: str) -> StoreError:
     """Our error for a read or a query that failed."""
     code = _code(error)
-    text = f"Firestore, {doing}: {code.name}: {_text(error)}"
+    text = f"Firestore, {doing}: {code.name}: {error_text(error)}"
     return AccessDenied(text, code=code.name) if code in _DENIED else Unavailable(text, code=code.name)
 
 
@@ -58,8 +58,3 @@ def _code(error: Exception) -> StatusCode:
     if not isinstance(error, GoogleAPICallError):
         return StatusCode.UNAUTHENTICATED
     return error.grpc_status_code or StatusCode.UNKNOWN
-
-
-def _text(error: Exception) -> str:
-    text = error.message if isinstance(error, GoogleAPICallError) else str(error)
-    return " ".join(str(text).split())[:_TEXT_CHARS_MAX]
