@@ -49,7 +49,8 @@ format: install ## let ruff rewrite what it can
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock: ## resolve the dependencies anew (needs uv)
 	$(LOCK) --extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
-	$(LOCK) --extra gcp --constraint requirements.lock --output-file requirements.run.lock pyproject.toml
+	$(LOCK) --extra gcp --extra charts --constraint requirements.lock --output-file requirements.run.lock pyproject.toml
+	$(LOCK) --extra gcp --extra charts --extra functions --constraint requirements.lock --output-file requirements.functions.lock pyproject.toml
 	echo hatchling | $(LOCK) --constraint requirements.lock --output-file requirements.build.lock -
 
 bench: install ## measure the durable path against an empty handler and write docs/benchmarks.md (needs wrk)

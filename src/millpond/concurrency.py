@@ -1,13 +1,16 @@
-"""Many calls at the same time, but not too many: all of them end, and whoever asked sees every error."""
+"""Many calls at the same time, but not too many; and calls that block, in threads nobody has to wait for."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+_THREAD = "millpond-work"
 
 
 async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once: int) -> list[R | BaseException]:
@@ -19,3 +22,43 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
             return await call(item)
 
     return await asyncio.gather(*map(one, items), return_exceptions=True)
+
+
+def has_threads() -> bool:
+    """Whether a call of `in_thread` still runs."""
+    return any(thread.name == _THREAD for thread in threading.enumerate())
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """What `function` returns or raises, from a thread of its own.
+
+    A daemon, unlike the threads of `asyncio.to_thread`: work that hangs must not keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(value)  # type: ignore[arg-type]
+
+    def work() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = function()
+        except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
+            # No future may hold the first, and the others would end the event loop.
+            error = RuntimeError(f"{type(raised).__name__} in a thread")
+            error.__cause__ = raised
+        except BaseException as raised:  # noqa: BLE001 - whatever it is belongs to whoever asked
+            error = raised
+        with contextlib.suppress(RuntimeError):
+            # Nobody waits any more where the loop is closed.
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=work, daemon=True, name=_THREAD).start()
+    return await outcome

@@ -7,6 +7,8 @@
     │  ├─ UnroutableEvent       no view feeds on it
     │  └─ InvalidEvent          a view, or the decoder, refuses its content
     ├─ ViewError                a view's own bug: retry, and bury the message once it is old
+    ├─ InvalidRun               a flow run that is not stored: 400
+    ├─ StepFailed               a step of a flow run says that it failed: FAILED with its code
     ├─ StoreError
     │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
     │  ├─ AccessDenied          try again and page somebody
@@ -75,6 +77,20 @@ class ViewError(MillpondError):
         # The cause's own text may quote the payload, so it stays in `__cause__`, for the letter.
         super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
         self.view = view
+
+
+class InvalidRun(MillpondError):
+    """A flow run cannot be taken as it is. Nothing is stored."""
+
+    reason = "invalid_run"
+
+
+class StepFailed(MillpondError):
+    """A step's work failed. `code` is a stable word for whoever reads the run; the text says what to do."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StoreError(MillpondError):

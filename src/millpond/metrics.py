@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from millpond.model import Result
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_STEP_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0)
 _SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
 
@@ -42,6 +43,9 @@ class Metrics:
         self.messages: Counter[tuple[str, str, str]] = Counter()
         self.push_responses: Counter[int] = Counter()
         self.store_errors: Counter[str] = Counter()
+        # (outcome, reason) of every event about a flow run.
+        self.flow_events: Counter[tuple[str, str]] = Counter()
+        self.flow_event_seconds = Distribution(_STEP_SECONDS)
         self.message_seconds = Distribution(_SECONDS)
         self.commit_seconds = Distribution(_SECONDS)
         self.messages_per_commit = Distribution(_SIZES)
@@ -59,6 +63,11 @@ class Metrics:
         """A message was answered, however it came."""
         self.messages[result.topic, result.outcome, result.reason] += 1
         self.message_seconds.observe(latency_s)
+
+    def count_flow_event(self, outcome: str, reason: str, latency_s: float) -> None:
+        """An event about a flow run was answered, after its step's work where it led to some."""
+        self.flow_events[outcome, reason] += 1
+        self.flow_event_seconds.observe(latency_s)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """A gauge that is asked when somebody looks."""
@@ -78,6 +87,13 @@ class Metrics:
         yield _labelled("millpond_push_responses", "Push requests answered, by status.", ("status",), responses)
         errors = {(kind,): n for kind, n in self.store_errors.items()}
         yield _labelled("millpond_store_errors", "Failed store calls, by kind.", ("kind",), errors)
+        yield _labelled(
+            "millpond_flow_events",
+            "Events about flow runs answered, by outcome and reason.",
+            ("outcome", "reason"),
+            self.flow_events,
+        )
+        yield _histogram("millpond_flow_event_seconds", "From an event to its answer.", self.flow_event_seconds)
         yield _histogram("millpond_message_seconds", "From arrival to answer.", self.message_seconds)
         yield _histogram("millpond_commit_seconds", "One commit, until durable.", self.commit_seconds)
         yield _histogram("millpond_messages_per_commit", "Messages sharing a commit.", self.messages_per_commit)

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from millpond import timestamps
 from millpond.engine import Engine, Undertaker
 from millpond.errors import StoreError, missing_extra
+from millpond.flow.service import Flow
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.log import Log
 from millpond.metrics import Metrics
@@ -95,6 +96,10 @@ class Service:
             metrics=self.metrics,
             wall_clock=wall_clock,
         )
+        self.flow = Flow(settings, store, self.log, self.metrics, wall_clock)
+        self.metrics.watch(
+            "millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running
+        )
         self.metrics.watch(
             "millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting
         )
@@ -149,8 +154,13 @@ class Service:
             await asyncio.sleep(0)
         return total
 
+    async def drain(self) -> None:
+        """Take nothing more, and finish what was accepted, or give it back."""
+        await asyncio.gather(self.engine.drain(), self.flow.drain())
+
     async def close(self) -> None:
-        await self.engine.drain()
+        await self.drain()
+        await self.flow.close()
         await self._undertaker.close()
         await self.store.close()
         self.log.close()

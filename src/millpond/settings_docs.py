@@ -12,6 +12,7 @@ import sys
 
 from millpond import settings
 from millpond.errors import SettingsError
+from millpond.settings_table import TABLE, Setting
 
 # No parser but those for any text takes the first; only those for optional text take the second.
 _IMPOSSIBLE = ("\x00", "")
@@ -35,7 +36,7 @@ and what is allowed:
 
 `millpond config` shows what is in force and where each value came from.{masked}
 
-This page is generated from the table in [settings.py](../src/millpond/settings.py). Do not edit it; run
+This page is generated from [settings_table.py](../src/millpond/settings_table.py). Do not edit it; run
 `.venv/bin/python -m millpond.settings_docs > docs/settings.md`.
 
 | setting | default | allowed | meaning |
@@ -54,14 +55,14 @@ Each value is checked alone, and then beside the others:
 
 def render() -> str:
     """The page, as Markdown."""
-    secrets = [f"`{row.name}`" for row in settings.TABLE if row.secret]
+    secrets = [f"`{row.name}`" for row in TABLE if row.secret]
     masked = f" It masks secrets: {', '.join(secrets)}." if secrets else ""
     head = _HEAD.format(example=_refusal({"PORT": "http"}), masked=masked)
-    rows = "".join(_row(setting) for setting in settings.TABLE)
+    rows = "".join(_row(setting) for setting in TABLE)
     return head + rows + _FOOT.format(lines="\n".join(map(_refusal, _ALSO_REFUSED)))
 
 
-def allowed(setting: settings.Setting) -> str:
+def allowed(setting: Setting) -> str:
     """What the setting's parser says it allows."""
     for text in _IMPOSSIBLE:
         try:
@@ -72,7 +73,7 @@ def allowed(setting: settings.Setting) -> str:
     return "any text"
 
 
-def _row(setting: settings.Setting) -> str:
+def _row(setting: Setting) -> str:
     default = f"`{setting.default}`" if setting.default else "unset"
     meaning = f"{setting.meaning} Secret." if setting.secret else setting.meaning
     cells = (f"`{setting.name}`", default, allowed(setting), _linked(meaning))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -133,6 +134,15 @@ def certs_url(value: str) -> str:
     if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname == "127.0.0.1")):
         return value.strip()
     raise ValueError("an https URL (http only to 127.0.0.1)")
+
+
+def timezone(value: str) -> str:
+    if value.strip() == "UTC":
+        return "UTC"  # which needs no database of zones
+    try:
+        return zoneinfo.ZoneInfo(value.strip()).key
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("a time zone's name, such as UTC or America/New_York") from None
 
 
 def modules(value: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.pond import Pond, at, delivery
-from millpond import settings
+from millpond import settings_table
 from millpond.letters.in_store import COLLECTION as LETTERS
 from millpond.stores.firestore_names import LOG_COLLECTION
 
@@ -67,7 +67,7 @@ def test_every_variable_that_is_set_exists(used: Callable[[], set[str]]) -> None
     """A setting that was renamed, or mistyped, would be ignored in silence."""
     found = used()
     assert "PORT" in found or {"STORE", "ENV"} <= found
-    assert found - NOT_OURS <= {setting.name for setting in settings.TABLE}
+    assert found - NOT_OURS <= {setting.name for setting in settings_table.TABLE}
 
 
 @pytest.mark.parametrize("used", [in_compose, in_terraform])

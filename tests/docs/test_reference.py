@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from millpond import settings
+from millpond import settings_table
 from millpond.errors import UnroutableEvent
 from millpond.ingress.push import Refusal
 from millpond.letters import in_store
@@ -74,7 +74,7 @@ def test_every_module_is_on_the_map() -> None:
 
 def test_no_setting_is_named_that_is_gone() -> None:
     """Whatever looks like a setting on a page of ours is one, or a variable of the platform."""
-    known = {setting.name for setting in settings.TABLE} | {"K_SERVICE", "K_REVISION", "GIT_SHA"}
+    known = {setting.name for setting in settings_table.TABLE} | {"K_SERVICE", "K_REVISION", "GIT_SHA"}
     pages = ("ordering", "architecture", "http-api", "letters", "logs-and-metrics", "glossary")
     named = {
         word for name in pages for word in re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", page(f"{name}.md"))

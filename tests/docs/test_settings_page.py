@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond import settings, settings_docs
+from millpond import settings_docs, settings_table
 from millpond import settings_parse as parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -30,7 +30,7 @@ def test_the_module_writes_the_page() -> None:
 def test_every_setting_has_a_row() -> None:
     """Name, default, what is allowed and meaning stand in one row each."""
     rows = [line for line in settings_docs.render().splitlines() if line.startswith("| `")]
-    assert [row.split("`")[1] for row in rows] == [setting.name for setting in settings.TABLE]
+    assert [row.split("`")[1] for row in rows] == [setting.name for setting in settings_table.TABLE]
     assert all(row.replace(r"\|", "").count("|") == 5 for row in rows)
 
 
@@ -46,11 +46,11 @@ def test_every_setting_has_a_row() -> None:
 )
 def test_what_is_allowed_is_the_parsers_own_word(parser: parse.Parse, text: str) -> None:
     """The page takes it from the refusal, so it cannot differ from the error a user sees."""
-    assert settings_docs.allowed(settings.Setting("X", "", parser, "")) == text
+    assert settings_docs.allowed(settings_table.Setting("X", "", parser, "")) == text
 
 
 def test_secrets_are_said_to_be_masked() -> None:
     """A reader must know that `millpond config` does not show them."""
-    secrets = [setting.name for setting in settings.TABLE if setting.secret]
+    secrets = [setting.name for setting in settings_table.TABLE if setting.secret]
     assert secrets == ["ADMIN_TOKEN"]
     assert "It masks secrets: `ADMIN_TOKEN`." in settings_docs.render()

@@ -31,6 +31,7 @@ COMMANDS: dict[str, Entry] = {
     "why": Entry("why", "why", "Say what became of a message or event, and who won."),
     "views": Entry("views", "views", "List the loaded views."),
     "dlq": Entry("letters", "dlq", "Look at dead letters, replay them, purge them."),
+    "flow": Entry("flow", "flow", "Submit flow runs, look at them, and look after them."),
     "ingest": Entry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
     "load": Entry("load", "load", "Put a server under load and measure its answers."),
     "config": Entry("config", "config", "Show the effective settings and where each came from."),

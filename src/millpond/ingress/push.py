@@ -92,7 +92,7 @@ class PushEndpoint:
         self._engine = engine
         self._log = log
         self._metrics = metrics
-        self._guard = guard
+        self.guard = guard
         # The event loop itself forgets a task that nobody holds.
         self._checks: set[asyncio.Task[None]] = set()
         self._encode = msgspec.json.Encoder().encode
@@ -117,7 +117,7 @@ class PushEndpoint:
     def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
         """The endpoint without a coroutine: `respond` is called now or when the message is settled."""
         started = time.perf_counter()
-        guard = self._guard
+        guard = self.guard
         if guard is not None:
             authorization = _only(headers, b"authorization")
             if not guard.knows(authorization):

@@ -6,15 +6,13 @@ one written in it is used.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import re
-import sys
 from collections.abc import Sequence
 from types import ModuleType
 
 from millpond.errors import SettingsError
+from millpond.modules import import_module
 from millpond.settings import Settings
 from millpond.view import METHOD_OF_KIND, Latest, Merge, Tally, View
 from millpond.views import bars, ops, pipelines, signals, ticks
@@ -28,19 +26,9 @@ def load_views(settings: Settings) -> list[View]:
     """Every view this process serves, checked so that a mistake is found at start, not at the first message."""
     views = [view for module in BUILT_IN for view in module.views(settings)]
     for name in settings.views:
-        views += _views_of(_import(name), name, settings)
+        views += _views_of(import_module("VIEWS", name), name, settings)
     _check(views, settings)
     return views
-
-
-def _import(name: str) -> ModuleType:
-    # A user's module usually lies in the folder the command is run from.
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        return importlib.import_module(name)
-    except Exception as error:
-        raise SettingsError("VIEWS", name, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:

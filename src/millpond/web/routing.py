@@ -29,7 +29,7 @@ class Access(enum.Enum):
     """Who may use a route. Each declares one, so that none is open by oversight."""
 
     OPEN = "whoever reaches the port"
-    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the push endpoint itself"
+    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the endpoint itself"
     ADMIN = "whoever has the ADMIN_TOKEN; where none is set, this machine alone"
 
 
@@ -119,7 +119,7 @@ class Table:
         raise RequestFault(404, "not_found", "there is nothing at this path; GET / lists what there is")
 
     def _check_caller(self, request: Request, route: Route) -> None:
-        if route.access is not Access.OPEN:
+        if route.access is Access.ADMIN:
             self._check_admin(request)
         origin = request.headers.get("origin")
         if request.method not in {"GET", "HEAD"} and origin is not None:

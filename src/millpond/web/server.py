@@ -21,6 +21,7 @@ import uvloop
 
 from millpond import timestamps
 from millpond._version import __version__
+from millpond.concurrency import has_threads
 from millpond.errors import MillpondError, SettingsError, StoreError
 from millpond.ingress.oidc import build_guard
 from millpond.ingress.push import Headers, PushEndpoint, Respond
@@ -87,16 +88,15 @@ def serve(
             raise SettingsError("STORE", settings.store, f"cannot be opened: {error}") from None
         service = Service(settings, store, sys.stdout.buffer)
         source = open_source(service) if open_source is not None else None
-        if source is None:
-            guard = build_guard(settings, service.log)
-            push = PushEndpoint(service.engine, service.log, service.metrics, guard)
-        else:
-            push = _NoPush(service.engine, service.log, service.metrics)
+        guard = build_guard(settings, service.log)
+        endpoint = PushEndpoint if source is None else _NoPush
+        push = endpoint(service.engine, service.log, service.metrics, guard)
         _print_welcome(settings, url, source)
         uvloop.run(_serve(service, listener, build_app(service, push), push, source))
         fine = source is None or not source.failed
-        if service.log.is_stuck:
-            # Nobody reads standard output: the interpreter would wait for ever to flush it.
+        if service.log.is_stuck or has_threads():
+            # Nobody reads standard output, and the interpreter would wait for ever to flush it; or a step that was
+            # given back still runs, and must not run into an interpreter that is being taken down.
             os._exit(0 if fine else 1)
     finally:
         if lock is not None:
@@ -131,7 +131,7 @@ async def _serve(
             service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
             if source is not None:
                 source.stop()
-            draining.append(loop.create_task(service.engine.drain()))
+            draining.append(loop.create_task(service.drain()))
             server.should_exit = True
             for connection in list(server.server_state.connections):
                 if isinstance(connection, DirectProtocol):
@@ -145,7 +145,8 @@ async def _serve(
     ]
     _calm_collector()
     sys.setswitchinterval(SWITCH_S)
-    service.log.note("INFO", "ready", views=[view.name for view in service.views])
+    service.flow.start()
+    service.log.note("INFO", "ready", views=[view.name for view in service.views], steps=sorted(service.flow.steps))
     if source is not None:
         source.start(stop)
     await server.serve(sockets=[listener])

@@ -1,0 +1,153 @@
+"""`millpond flow`: submit a flow run, look at one, try one in place, look after those that were left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from millpond.cli import exits
+from millpond.cli.flow_file import decode_run, print_steps, steps_option
+from millpond.cli.flow_local import run_local
+from millpond.cli.local import open_for_reading, open_service, refuse_memory
+from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.output import clean, print_json, print_line, print_note
+from millpond.cli.retry import patiently
+from millpond.cli.server import admin_client, answer_of, find_server
+from millpond.cli.wire import Reply
+from millpond.errors import InvalidRun, SettingsError
+from millpond.flow.run import COLLECTION
+from millpond.model import Ref, Snapshot
+from millpond.settings import Settings
+
+_TIMEOUT_S = 30.0
+
+
+@click.group()
+def flow() -> None:
+    """Submit flow runs, look at them, and look after them."""
+
+
+@flow.command(epilog=example("millpond flow submit run.json", "millpond flow submit run.json --run-id nightly-7"))
+@click.argument("file", type=click.File("rb"))
+@click.option("--run-id", metavar="ID", help="The run's id; by default its own runId, else a new one.")
+@store_option
+@steps_option
+@json_option
+def submit(file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
+    """Store a flow run and have it worked on.
+
+    FILE is the run as a JSON object (- is standard input). The running server works through it; where none runs on
+    an embedded store, the next one does. On Firestore the run is created and touched, and whoever gets the event
+    works on it. To submit the same run again is harmless. Exits with 1 where another run has its id.
+    """
+    answer = asyncio.run(_submit(load_settings(), decode_run(file), run_id))
+    if as_json:
+        print_json(answer)
+        return
+    shown = clean(str(answer["runId"]))
+    print_line(
+        f"Submitted {shown}." if answer["created"] else f"{shown} was submitted before; nothing was changed."
+    )
+    if answer["notOurs"]:
+        print_note(f"No worker here does {', '.join(answer['notOurs'])}: those steps wait for one that does.")
+    print_note(f"Look at it: millpond flow show {shown}")
+
+
+@flow.command(epilog=example("millpond flow show nightly-7", "millpond flow show nightly-7 --json"))
+@click.argument("run_id", metavar="RUN_ID")
+@store_option
+@json_option
+@click.pass_context
+def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
+    """Show a run's steps: status, attempts, times, and how each ended.
+
+    Reads the store directly, also while a server runs. Exits with 1 where there is no such run.
+    """
+    found = asyncio.run(_read(load_settings(), run_id))
+    if found.data is None:
+        raise exits.NegativeAnswer(f"there is no run {run_id}: `millpond ls {COLLECTION}` lists what there is")
+    if as_json:
+        print_json({"runId": run_id, "version": str(found.version), "data": found.data})
+        ctx.exit(exits.OK)
+    print_steps(run_id, found.data)
+
+
+@flow.command(epilog=example("millpond flow sweep", "millpond flow sweep --json"))
+@store_option
+@steps_option
+@json_option
+def sweep(*, as_json: bool) -> None:
+    """Make steps READY again whose worker went silent, and announce READY steps nobody took up.
+
+    A step is FAILED instead where that was its last attempt (FLOW_ATTEMPTS_MAX). Nothing is worked on here: on
+    Firestore each change is an event, on an embedded store the running server takes it up, or the next one.
+    """
+    report = asyncio.run(_sweep(load_settings()))
+    if as_json:
+        print_json(report)
+        return
+    runs = "1 run" if report["runs"] == 1 else f"{report['runs']} runs"
+    print_line(
+        f"Looked at {runs}: {report['reclaimed']} steps made READY again, {report['failed']} FAILED after their "
+        f"last attempt, {report['announced']} runs announced."
+    )
+
+
+flow.add_command(run_local)
+
+
+async def _read(settings: Settings, run_id: str) -> Snapshot:
+    async with open_for_reading(settings) as store:
+        return (await store.read([Ref(COLLECTION, run_id)]))[0]
+
+
+async def _submit(settings: Settings, run: Any, run_id: str | None) -> dict[str, Any]:
+    query = f"?runId={quote(run_id, safe='')}" if run_id else ""
+    reply = await _ask_server(settings, f"/api/flow-runs{query}", msgspec.json.encode(run))
+    if reply is not None:
+        answer = answer_of(reply)
+        if reply.status == 409:
+            raise exits.NegativeAnswer(str(answer.get("error")))
+        if reply.status == 400:
+            raise InvalidRun(str(answer.get("error")))
+        return _fine(reply, answer)
+    async with open_service(settings, at_once=1) as service:
+        submitted = await service.flow.submit(run, run_id)
+        return {
+            "runId": submitted.run_id,
+            "created": submitted.created,
+            "notOurs": service.flow.not_ours(run),
+        }
+
+
+async def _sweep(settings: Settings) -> dict[str, Any]:
+    reply = await _ask_server(settings, "/api/flow-runs/sweep", b"")
+    if reply is not None:
+        return _fine(reply, answer_of(reply))
+    async with open_service(settings, at_once=1) as service:
+        return msgspec.structs.asdict(await service.flow.sweep())
+
+
+async def _ask_server(settings: Settings, path: str, body: bytes) -> Reply | None:
+    """What the server that holds the store answers; None where nobody holds it."""
+    refuse_memory(settings)
+    address = find_server(settings)
+    if address is None:
+        return None
+    client = admin_client(settings, address, timeout_s=_TIMEOUT_S)
+    try:
+        return await patiently(lambda: client.request("POST", path, body))
+    finally:
+        client.close()
+
+
+def _fine(reply: Reply, answer: dict[str, Any]) -> dict[str, Any]:
+    if reply.status == 401:
+        raise SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
+    if reply.status not in {200, 201}:
+        raise exits.Unreachable(f"the server answered {reply.status}: {answer.get('error')}")
+    return answer

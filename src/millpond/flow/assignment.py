@@ -1,0 +1,125 @@
+"""One claimed step, from the claim to its end: what the work is given, its lease, and the finalise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from millpond.errors import WriteRefused
+from millpond.flow import run as runs
+from millpond.flow import transitions
+from millpond.flow.claims import Applied, Claims
+from millpond.flow.folders import folder_name
+from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.step import Documents, StepContext, StepFunction
+from millpond.flow.transitions import Bid, Change, Refusal
+from millpond.flow.work import Failed, Interrupted, LeaseKeeper, Lost, Succeeded, work
+from millpond.model import Document
+from millpond.settings import Settings
+
+OUTPUTS_REFUSED = "OUTPUTS_REFUSED"
+SHUTTING_DOWN = "shutting_down"
+
+
+class Workplace(NamedTuple):
+    """What every assignment of a worker shares."""
+
+    settings: Settings
+    claims: Claims
+    documents: Documents
+    wall_clock: Callable[[], int]
+    # Set when the process must end soon.
+    stopping: asyncio.Event
+
+
+class Assignment:
+    def __init__(self, place: Workplace, picked: FlowResult, bid: Bid, claimed: Applied, asked_at: int) -> None:
+        self._place = place
+        self._picked = picked
+        self._run_id = str(picked.run_id)
+        self._step_id = str(picked.step_id)
+        self._bid = bid
+        self._claimed = claimed
+        self._lease_s = place.settings.flow_lease_s
+        # From before the claim was asked for: our idea of the lease ends no later than the store's.
+        self._keeper = LeaseKeeper(self._renew, self._lease_s, asked_at, place.wall_clock)
+
+    async def carry_out(self, function: StepFunction) -> FlowResult:
+        place = self._place
+        ending = await work(function, self._context(), self._keeper, place.settings.flow_step_max_s, place.stopping)
+        if isinstance(ending, Lost):
+            return self._lost(ending.text)
+        if isinstance(ending, Interrupted):
+            return await self._give_back()
+        return await self._finalise(ending)
+
+    def _context(self) -> StepContext:
+        place, run = self._place, self._claimed.run
+        step = run["steps"][self._step_id]
+        return StepContext(
+            run_id=self._run_id,
+            step_id=self._step_id,
+            step_type=runs.type_of(step),
+            run=run,
+            step=step,
+            attempt=self._claimed.change.attempt,
+            token=self._bid.token,
+            idempotency_key=runs.idempotency_key(self._run_id, self._step_id),
+            artifacts=Path(place.settings.artifacts_dir) / folder_name(self._run_id) / folder_name(self._step_id),
+            documents=place.documents,
+            settings=place.settings,
+            wall_clock=place.wall_clock,
+            is_lost=lambda: self._keeper.is_lost,
+        )
+
+    async def _renew(self) -> Refusal | None:
+        def decide(run: Document | None, now: int) -> Change | Refusal:
+            return transitions.renew(run, self._step_id, self._bid, now)
+
+        renewed = await self._place.claims.apply(self._run_id, decide, self._lease_s / 3, announce=False)
+        return renewed if isinstance(renewed, Refusal) else None
+
+    async def _finalise(self, ending: Succeeded | Failed) -> FlowResult:
+        try:
+            written = await self._write(ending)
+        except WriteRefused as refusal:
+            if isinstance(ending, Failed):
+                raise
+            ending = Failed(OUTPUTS_REFUSED, f"the store refused the outputs: {refusal}")
+            written = await self._write(ending)
+        if isinstance(written, Refusal):
+            return self._lost(written.text)
+        if isinstance(ending, Failed):
+            where = f" ({ending.place})" if ending.place else ""
+            text = f"step {self._step_id} failed: {ending.code}{where}"
+            return self._picked.ends(Outcome.FAILED, "step_failed", text, severity="WARNING")
+        return self._picked.ends(Outcome.SUCCEEDED, "step_succeeded", f"step {self._step_id} succeeded")
+
+    async def _write(self, ending: Succeeded | Failed) -> Applied | Refusal:
+        step_id, token = self._step_id, self._bid.token
+
+        def decide(run: Document | None, now: int) -> Change | Refusal:
+            if isinstance(ending, Succeeded):
+                return transitions.succeed(run, step_id, token, ending.outputs, now)
+            return transitions.fail(run, step_id, token, ending.code, ending.message, now)
+
+        # Until its lease is over nobody else can take the step, so that long it is worth trying.
+        budget_s = max(self._lease_s, self._place.settings.firestore_retry_max_total_s)
+        return await self._place.claims.apply(self._run_id, decide, budget_s)
+
+    async def _give_back(self) -> FlowResult:
+        def decide(run: Document | None, now: int) -> Change | Refusal:
+            return transitions.give_back(run, self._step_id, self._bid.token, now)
+
+        given = await self._place.claims.apply(
+            self._run_id, decide, self._place.settings.firestore_retry_max_total_s
+        )
+        if isinstance(given, Refusal):
+            return self._lost(given.text)
+        text = f"the process stops: step {self._step_id} is READY again"
+        return self._picked.ends(Outcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
+
+    def _lost(self, text: str) -> FlowResult:
+        return self._picked.ends(Outcome.LOST_RACE, transitions.CLAIM_LOST, text, severity="WARNING")

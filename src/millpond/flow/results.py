@@ -1,0 +1,67 @@
+"""What became of an event about a flow run, and what is said about it: the answer and the log line. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from millpond.errors import AccessDenied, InternalError, Overloaded, StoreError, WriteRefused
+from millpond.flow.claims import CONTENTION
+
+OK = 200
+TOO_MANY = 429
+AGAIN = 503
+
+
+class Outcome(enum.StrEnum):
+    """All but RETRY are final: the event may be acknowledged."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST_RACE = "lost_race"
+    FILTERED = "filtered"
+    NOOP = "noop"
+    RETRY = "retry"
+
+
+class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    reason: str
+    text: str
+    run_id: str | None = None
+    step_id: str | None = None
+    flow_key: str | None = None
+    severity: str = "INFO"
+    # When a lease in this run is over, where somebody seems to be at work: worth another look then.
+    look_again_at: int | None = None
+
+    @property
+    def http_status(self) -> int:
+        if self.outcome is not Outcome.RETRY:
+            return OK
+        return TOO_MANY if self.reason == Overloaded.reason else AGAIN
+
+    def answer(self) -> dict[str, Any]:
+        """As JSON shows it; `error` only where the event must come again."""
+        shown = {"outcome": self.outcome, "reason": self.reason, "runId": self.run_id, "stepId": self.step_id}
+        return {**shown, "error": self.text} if self.outcome is Outcome.RETRY else shown
+
+    def ends(self, outcome: Outcome, reason: str, text: str, **more: Any) -> FlowResult:
+        """The same run and step, and how it ended."""
+        return msgspec.structs.replace(self, outcome=outcome, reason=reason, text=text, **more)
+
+    def undone_by(self, error: Exception) -> FlowResult:
+        """The event could not be dealt with. It comes again, unless that can never help."""
+        if isinstance(error, WriteRefused):
+            # Whoever mends the run changes it, and that is an event of its own.
+            return self.ends(Outcome.NOOP, error.reason, str(error), severity="ALERT")
+        if isinstance(error, AccessDenied):
+            return self.ends(Outcome.RETRY, error.reason, str(error), severity="CRITICAL")
+        if isinstance(error, StoreError):
+            reason = "contention" if error.code == CONTENTION else "store_unavailable"
+            return self.ends(Outcome.RETRY, reason, str(error), severity="ERROR")
+        if isinstance(error, Overloaded):
+            return self.ends(Outcome.RETRY, error.reason, str(error), severity="WARNING")
+        return self.ends(Outcome.RETRY, InternalError.reason, str(InternalError(error)), severity="ERROR")

@@ -1,0 +1,127 @@
+"""A flow run's document, read strictly: which step is next, what is blocked and by what, what makes no sense. Pure.
+
+Everything that is decided about a run is decided from here: on the document an event carries, and again on the
+snapshot that is claimed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
+
+from millpond import timestamps
+from millpond.errors import json_type
+from millpond.model import Document
+
+COLLECTION = "flow_runs"
+
+READY = "READY"
+RUNNING = "RUNNING"
+SUCCEEDED = "SUCCEEDED"
+FAILED = "FAILED"
+
+
+class Lease(NamedTuple):
+    """Our fields in a RUNNING step: who has it, by which token, how often it was claimed, and until when."""
+
+    owner: str
+    token: str
+    attempt: int
+    until: int
+
+
+class Survey(NamedTuple):
+    """What there is to do in a run, each list with the smallest step id first."""
+
+    ready: list[str]
+    # RUNNING under a lease of ours that is over: whoever had it went silent.
+    expired: list[str]
+    # READY, but not yet: step id → what it waits for, with its status.
+    blocked: dict[str, dict[str, str]]
+    # Step id → what is wrong with it.
+    invalid: dict[str, str]
+    # When the next lease that still holds is over.
+    next_lease_end: int | None
+
+
+def survey(run: Document, types: Container[str], now: int) -> Survey | str:
+    """What there is to do for a worker of these step types; a text where the run's steps cannot be read at all."""
+    steps = run.get("steps")
+    if not isinstance(steps, dict):
+        return f"steps must be a map of step id to step, not {json_type(steps)}"
+    found = Survey([], [], {}, {}, None)
+    lease_ends = []
+    for step_id in sorted(steps):
+        step = steps[step_id]
+        fault = step_fault(step)
+        if fault is not None:
+            found.invalid[step_id] = fault
+        elif type_of(step) not in types:
+            continue
+        elif step["status"] == READY:
+            waits_for = unmet(step, steps)
+            if waits_for:
+                found.blocked[step_id] = waits_for
+            else:
+                found.ready.append(step_id)
+        elif (lease := lease_of(step)) is not None:
+            if lease.until <= now:
+                found.expired.append(step_id)
+            else:
+                lease_ends.append(lease.until)
+    return found._replace(next_lease_end=min(lease_ends, default=None))
+
+
+def is_unfinished(run: Document, types: Container[str], now: int) -> bool:
+    """Whether there is something to do for a worker of these types, now or when a lease is over."""
+    found = survey(run, types, now)
+    return isinstance(found, Survey) and bool(found.ready or found.expired or found.next_lease_end is not None)
+
+
+def step_fault(step: Any) -> str | None:
+    """What makes a step unreadable, or None."""
+    if not isinstance(step, dict):
+        return f"a step must be a map, not {json_type(step)}"
+    if not isinstance(step.get("status"), str):
+        return "status is missing, or not text"
+    if not isinstance(type_of(step), str):
+        return "stepType is missing, or not text"
+    depends_on = step.get("dependsOn")
+    if depends_on is not None and not (
+        isinstance(depends_on, list) and all(isinstance(step_id, str) for step_id in depends_on)
+    ):
+        return "dependsOn must be a list of step ids"
+    return None
+
+
+def type_of(step: Mapping[str, Any]) -> Any:
+    step_type = step.get("stepType")
+    return step.get("type") if step_type is None else step_type
+
+
+def unmet(step: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, str]:
+    """The steps this one still waits for, with their status."""
+    waits_for = {}
+    for step_id in step.get("dependsOn") or ():
+        other = steps.get(step_id)
+        status = other.get("status") if isinstance(other, dict) else None
+        if status != SUCCEEDED:
+            waits_for[step_id] = status if isinstance(status, str) else "missing"
+    return waits_for
+
+
+def lease_of(step: Mapping[str, Any]) -> Lease | None:
+    """The lease of a RUNNING step; None where it is not RUNNING, or runs without the fields we write."""
+    claim = step.get("claim")
+    if step.get("status") != RUNNING or not isinstance(claim, dict):
+        return None
+    token, attempt, until = claim.get("token"), claim.get("attempt"), claim.get("leaseUntil")
+    if not isinstance(token, str) or type(attempt) is not int or not isinstance(until, dt.datetime):
+        return None
+    return Lease(str(claim.get("owner")), token, attempt, timestamps.from_datetime(until))
+
+
+def idempotency_key(run_id: str, step_id: str) -> str:
+    """`runId+stepId`, such that no two steps of any two runs share one."""
+    return run_id.replace("%", "%25").replace("+", "%2B") + "+" + step_id

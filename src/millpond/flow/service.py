@@ -1,0 +1,128 @@
+"""One place where the flow-run worker's parts come together: steps, claims, worker, events of our own, sweep.
+
+The server, the Functions Framework target, `millpond flow` and the tests all build it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from millpond.flow import submit
+from millpond.flow.assignment import Workplace
+from millpond.flow.claims import Claims, Pauses
+from millpond.flow.event import EventFilter, Filtered, FlowEvent
+from millpond.flow.lines import FlowLines
+from millpond.flow.local import LocalEvents
+from millpond.flow.registry import load_steps
+from millpond.flow.results import FlowResult
+from millpond.flow.run import type_of
+from millpond.flow.step import Documents
+from millpond.flow.submit import Submitted
+from millpond.flow.sweep import Sweep, SweepReport
+from millpond.flow.worker import FlowWorker
+from millpond.log import Log
+from millpond.metrics import Metrics
+from millpond.model import Document
+from millpond.ports import StoreWithCatalog
+from millpond.settings import FIRESTORE, Settings
+
+# What runs has this long to end when the process must; giving back what does not may take as long again.
+GRACE_S = 3.0
+
+
+class Flow:
+    def __init__(
+        self,
+        settings: Settings,
+        store: StoreWithCatalog,
+        log: Log,
+        metrics: Metrics,
+        wall_clock: Callable[[], int],
+        *,
+        documents: Documents | None = None,
+        owner: str | None = None,
+        new_token: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        """`documents` is what steps may read, where that is not the store the runs are in."""
+        self.steps = load_steps(settings)
+        on_firestore = settings.store == FIRESTORE
+        self.filter = EventFilter(settings.firestore_collection_prefix if on_firestore else "")
+        self._store = store
+        self._wall_clock = wall_clock
+        self._touch = on_firestore
+        pauses = Pauses(settings.firestore_retry_initial_backoff_s, settings.firestore_retry_max_backoff_s)
+        claims = Claims(store, pauses, wall_clock, self._changed)
+        self.worker = FlowWorker(
+            place=Workplace(settings, claims, documents or store, wall_clock, asyncio.Event()),
+            steps=self.steps,
+            store=store,
+            lines=FlowLines(log),
+            metrics=metrics,
+            owner=owner or _owner(),
+            new_token=new_token,
+        )
+        self._local: LocalEvents | None = None
+        if not on_firestore:
+            self._local = LocalEvents(
+                handle=self.worker.handle,
+                store=store,
+                log=log,
+                types=self.steps,
+                wall_clock=wall_clock,
+                at_once=settings.flow_steps_at_once,
+            )
+        self._sweep = Sweep(
+            store=store,
+            claims=claims,
+            types=self.steps,
+            attempts_max=settings.flow_attempts_max,
+            budget_s=settings.firestore_retry_max_total_s,
+            wall_clock=wall_clock,
+            raise_event=None if self._local is None else self._local.raise_event,
+        )
+
+    async def handle(self, event: FlowEvent | Filtered) -> FlowResult:
+        return await self.worker.handle(event)
+
+    async def submit(self, run: Any, run_id: str | None = None) -> Submitted:
+        """Store a new run, and see to it that it is worked on. Raises InvalidRun, RunExists, StoreError."""
+        now = self._wall_clock()
+        chosen, document = submit.check_run(run, run_id, new_id=f"run-{now}-{secrets.token_hex(4)}")
+        submitted = await submit.store_run(self._store, chosen, document, now, touch=self._touch)
+        self._changed(chosen)
+        return submitted
+
+    def not_ours(self, run: Document) -> list[str]:
+        """Step types of the run that this process does not do: another worker must."""
+        return sorted({type_of(step) for step in run["steps"].values()} - self.steps.keys())
+
+    async def sweep(self) -> SweepReport:
+        return await self._sweep.sweep()
+
+    def start(self) -> None:
+        if self._local is not None:
+            self._local.start()
+
+    async def drain(self) -> None:
+        if self._local is not None:
+            self._local.stop()
+        await self.worker.drain(GRACE_S)
+
+    async def close(self) -> None:
+        if self._local is not None:
+            await self._local.close()
+
+    def _changed(self, run_id: str) -> None:
+        if self._local is not None:
+            self._local.raise_event(run_id)
+
+
+def _owner() -> str:
+    """Who we are, for people who read a claim: the revision or host, the process, and a word of its own."""
+    where = os.environ.get("K_REVISION") or socket.gethostname()
+    return f"{where}/{os.getpid()}/{secrets.token_hex(4)}"

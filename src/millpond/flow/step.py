@@ -1,0 +1,96 @@
+"""The API steps are written against: `@step`, what a step is given, and how it says that it failed.
+
+    from millpond import step
+
+    @step("GREET")
+    def greet(context):
+        return {"greeting": f"hello {context.inputs['name']}"}
+
+A step is a function or a coroutine function. What it returns (a map, or nothing) becomes the step's `outputs`; what
+it raises makes the step FAILED. A plain function runs in a thread of its own, so it may block.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from millpond.errors import StepFailed
+from millpond.model import Document, Ref, Snapshot
+
+if TYPE_CHECKING:
+    # Everything that imports millpond imports this, and not everything needs the settings.
+    from millpond.settings import Settings
+
+Outputs = Mapping[str, Any] | None
+StepFunction = Callable[["StepContext"], Outputs | Awaitable[Outputs]]
+F = TypeVar("F", bound=StepFunction)
+
+# Where `@step` leaves the types a function does; `flow/registry.py` collects them.
+TYPES_ATTRIBUTE = "__millpond_step_types__"
+
+
+def step(step_type: str) -> Callable[[F], F]:
+    """Declare that this function does the steps of `step_type`. May be given more than once."""
+
+    def declare(function: F) -> F:
+        types = getattr(function, TYPES_ATTRIBUTE, ())
+        setattr(function, TYPES_ATTRIBUTE, (*types, step_type))
+        return function
+
+    return declare
+
+
+class Documents(Protocol):
+    """What a step may read: the store's documents, with nothing to write them."""
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        """Every ref, in order."""
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        """Documents by id, those after `after` first."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepContext:
+    """One claim of one step: who asks for what, and what may be used to do it.
+
+    Work may be done twice (a worker that crashed had done some of it), and only one of them is recorded. Give
+    `idempotency_key` to whatever you call, so that it does it once.
+    """
+
+    run_id: str
+    step_id: str
+    step_type: str
+    # The run and the step as they were when the step was claimed.
+    run: Document
+    step: Document
+    # 1 for the first claim of the step, one more each time it is taken over from a worker that went silent.
+    attempt: int
+    token: str
+    idempotency_key: str
+    # A folder for this step's files. It is not there until somebody makes it.
+    artifacts: Path
+    documents: Documents
+    settings: Settings
+    # Our clock, in whole microseconds since 1970.
+    wall_clock: Callable[[], int]
+    # Whether somebody else has taken the step over: what is done from here on will not be recorded.
+    is_lost: Callable[[], bool]
+
+    @property
+    def inputs(self) -> Document:
+        """The step's `inputs`; empty where it has none."""
+        inputs = self.step.get("inputs")
+        if inputs is None:
+            return {}
+        if not isinstance(inputs, dict):
+            raise StepFailed("INVALID_INPUTS", "inputs must be a map")
+        return inputs
+
+    def ensure_claimed(self) -> None:
+        """Stop here if the step was taken over. For long work, before each thing that others would see."""
+        if self.is_lost():
+            raise StepFailed("CLAIM_LOST", "another worker has taken this step over")

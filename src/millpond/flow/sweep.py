@@ -1,0 +1,97 @@
+"""What nobody will look at again by itself: steps whose worker went silent, READY steps whose event was lost.
+
+The first go back to READY (or to FAILED, after the last attempt), the second are announced once more. Either is a
+change of the run, which is an event, which a worker takes up; nothing is worked on here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Container
+
+import msgspec
+
+from millpond import timestamps
+from millpond.flow import run as runs
+from millpond.flow import transitions
+from millpond.flow.claims import Applied, Claims
+from millpond.flow.run import COLLECTION, Survey
+from millpond.flow.submit import touch_run
+from millpond.flow.transitions import Change, Refusal
+from millpond.model import Document, Ref
+from millpond.ports import StoreWithCatalog
+
+_PAGE = 200
+
+
+class SweepReport(msgspec.Struct):
+    """How many runs were looked at, and what was done."""
+
+    runs: int = 0
+    reclaimed: int = 0
+    failed: int = 0
+    announced: int = 0
+
+
+async def each_run(store: StoreWithCatalog) -> AsyncIterator[tuple[str, Document]]:
+    after: str | None = None
+    while page := await store.list_documents(COLLECTION, _PAGE, after):
+        for snapshot in page:
+            if snapshot.data is not None:
+                yield snapshot.ref.id, snapshot.data
+        after = page[-1].ref.id
+
+
+class Sweep:
+    def __init__(
+        self,
+        *,
+        store: StoreWithCatalog,
+        claims: Claims,
+        types: Container[str],
+        attempts_max: int,
+        budget_s: float,
+        wall_clock: Callable[[], int],
+        # Raises the event where no Eventarc does; None where touching the run makes one.
+        raise_event: Callable[[str], None] | None,
+    ) -> None:
+        self._store = store
+        self._claims = claims
+        self._types = types
+        self._attempts_max = attempts_max
+        self._budget_s = budget_s
+        self._wall_clock = wall_clock
+        self._raise_event = raise_event
+
+    async def sweep(self) -> SweepReport:
+        """Look at every run once. Raises StoreError; what was done until then stays done."""
+        report = SweepReport()
+        async for run_id, run in each_run(self._store):
+            report.runs += 1
+            found = runs.survey(run, self._types, self._wall_clock())
+            if isinstance(found, Survey):
+                await self._mend(run_id, found, report)
+        return report
+
+    async def _mend(self, run_id: str, found: Survey, report: SweepReport) -> None:
+        changed = 0
+        for step_id in found.expired:
+            applied = await self._reclaim(run_id, step_id)
+            if isinstance(applied, Applied):
+                changed += 1
+                report.failed += applied.change.status == runs.FAILED
+                report.reclaimed += applied.change.status == runs.READY
+        if found.ready and not changed and await self._announce(run_id):
+            report.announced += 1
+
+    async def _reclaim(self, run_id: str, step_id: str) -> Applied | Refusal:
+        def decide(run: Document | None, now: int) -> Change | Refusal:
+            return transitions.reclaim(run, step_id, self._attempts_max, now)
+
+        return await self._claims.apply(run_id, decide, self._budget_s)
+
+    async def _announce(self, run_id: str) -> bool:
+        if self._raise_event is not None:
+            self._raise_event(run_id)
+            return True
+        at = timestamps.to_datetime(self._wall_clock())
+        return await touch_run(self._store, Ref(COLLECTION, run_id), at)

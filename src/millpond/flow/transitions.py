@@ -1,0 +1,205 @@
+"""Every change of a step that Millpond ever makes, as pure functions of the run as it is now.
+
+    READY ──claim──▶ RUNNING ──finalise──▶ SUCCEEDED | FAILED
+      ▲                │  ▲ renew, and take over when the lease is over
+      └──── give back ─┘
+
+Each returns the fields to set, or why not. `flow/claims.py` writes them under the version they were decided on, so
+what is decided here holds at the moment it is written. A change without fields is one that was made already: its
+reply was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
+
+from millpond import timestamps
+from millpond.flow import run as runs
+from millpond.flow.run import FAILED, READY, RUNNING, SUCCEEDED, Lease
+from millpond.model import Document
+
+Fields = dict[tuple[str, ...], Any]
+MESSAGE_CHARS_MAX = 1_000
+
+
+class Change(NamedTuple):
+    """The step's new status and the field paths to set, relative to the run."""
+
+    status: str
+    fields: Fields
+    attempt: int
+
+
+class Refusal(NamedTuple):
+    """Nothing is changed, and why."""
+
+    reason: str
+    text: str
+
+
+class Bid(NamedTuple):
+    """Who wants a step, and on which terms."""
+
+    owner: str
+    token: str
+    lease_us: int
+    attempts_max: int
+
+
+LOST_RACE = "lost_race"
+STEP_BLOCKED = "step_blocked"
+RUN_NOT_FOUND = "run_not_found"
+CLAIM_LOST = "claim_lost"
+NOT_EXPIRED = "lease_not_over"
+EXHAUSTED = "ATTEMPTS_EXHAUSTED"
+
+
+def claim(
+    run: Document | None, run_id: str, step_id: str, types: Container[str], bid: Bid, now: int
+) -> Change | Refusal:
+    """READY → RUNNING; or RUNNING whose lease is over → RUNNING again, or FAILED after the last attempt."""
+    step = _step_of(run, step_id)
+    if run is None or step is None:
+        return Refusal(RUN_NOT_FOUND, "the run, or this step of it, is gone")
+    lease = runs.lease_of(step)
+    if lease is not None and lease.token == bid.token:
+        return Change(RUNNING, {}, lease.attempt)
+    if step["status"] == READY and runs.type_of(step) in types:
+        waits_for = runs.unmet(step, run["steps"])
+        if waits_for:
+            return Refusal(STEP_BLOCKED, f"waits for {_listed(waits_for)}")
+        return _claimed(run_id, step_id, step, _attempts_before(step) + 1, bid, now)
+    if lease is not None and lease.until <= now and runs.type_of(step) in types:
+        if lease.attempt >= bid.attempts_max:
+            return _exhausted(step_id, lease, now)
+        return _claimed(run_id, step_id, step, lease.attempt + 1, bid, now)
+    return Refusal(LOST_RACE, f"the step is {step['status']}")
+
+
+def renew(run: Document | None, step_id: str, bid: Bid, now: int) -> Change | Refusal:
+    """Move the end of our own lease. One that is over may still be renewed, unless somebody took the step over."""
+    lease = _own_lease(run, step_id, bid.token)
+    if lease is None:
+        return _claim_lost(run, step_id)
+    until = timestamps.to_datetime(now + bid.lease_us)
+    return Change(RUNNING, {_path(step_id, "claim", "leaseUntil"): until}, lease.attempt)
+
+
+def succeed(run: Document | None, step_id: str, token: str, outputs: Document, now: int) -> Change | Refusal:
+    return _finalised(run, step_id, token, SUCCEEDED, {"outputs": outputs}, now)
+
+
+def fail(run: Document | None, step_id: str, token: str, code: str, message: str, now: int) -> Change | Refusal:
+    error = {"code": code, "message": message[:MESSAGE_CHARS_MAX]}
+    return _finalised(run, step_id, token, FAILED, {"error": error}, now)
+
+
+def give_back(run: Document | None, step_id: str, token: str, now: int) -> Change | Refusal:
+    """RUNNING → READY: we stop before the work is done, and somebody else may begin at once."""
+    lease = _own_lease(run, step_id, token)
+    if lease is None:
+        return _claim_lost(run, step_id)
+    # It does not count: a deployment is nobody's failed attempt.
+    return _returned(step_id, lease, lease.attempt - 1, now)
+
+
+def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Change | Refusal:
+    """RUNNING whose lease is over → READY for whoever comes next, or FAILED where that was the last attempt."""
+    step = _step_of(run, step_id)
+    lease = None if step is None else runs.lease_of(step)
+    if lease is None or lease.until > now:
+        return Refusal(NOT_EXPIRED, "the step does not run, or its lease still holds")
+    if lease.attempt >= attempts_max:
+        return _exhausted(step_id, lease, now)
+    return _returned(step_id, lease, lease.attempt, now)
+
+
+def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, now: int) -> Change:
+    at = timestamps.to_datetime(now)
+    fields: Fields = {
+        _path(step_id, "status"): RUNNING,
+        _path(step_id, "startedAt"): at,
+        _path(step_id, "claim"): {
+            "owner": bid.owner,
+            "token": bid.token,
+            "attempt": attempt,
+            "leaseUntil": timestamps.to_datetime(now + bid.lease_us),
+            "idempotencyKey": runs.idempotency_key(run_id, step_id),
+        },
+    }
+    # What an earlier attempt left must not pass for this one's.
+    fields |= {
+        _path(step_id, name): None for name in ("outputs", "error", "finishedAt") if step.get(name) is not None
+    }
+    return Change(RUNNING, fields, attempt)
+
+
+def _finalised(
+    run: Document | None, step_id: str, token: str, status: str, more: Document, now: int
+) -> Change | Refusal:
+    lease = _own_lease(run, step_id, token)
+    if lease is None:
+        step = _step_of(run, step_id)
+        if step is not None and step["status"] == status and _token_of(step) == token:
+            return Change(status, {}, 0)
+        return _claim_lost(run, step_id)
+    fields: Fields = {_path(step_id, "status"): status, _path(step_id, "finishedAt"): timestamps.to_datetime(now)}
+    return Change(status, fields | {_path(step_id, name): value for name, value in more.items()}, lease.attempt)
+
+
+def _exhausted(step_id: str, lease: Lease, now: int) -> Change:
+    message = f"claimed {lease.attempt} times, and each time its worker went silent; the last was {lease.owner}"
+    fields: Fields = {
+        _path(step_id, "status"): FAILED,
+        _path(step_id, "finishedAt"): timestamps.to_datetime(now),
+        _path(step_id, "error"): {"code": EXHAUSTED, "message": message},
+    }
+    return Change(FAILED, fields, lease.attempt)
+
+
+def _returned(step_id: str, lease: Lease, attempts: int, now: int) -> Change:
+    # Without a token nobody's finalise fits any more; the number of attempts stays.
+    claim = {"owner": lease.owner, "attempt": attempts, "returnedAt": timestamps.to_datetime(now)}
+    return Change(READY, {_path(step_id, "status"): READY, _path(step_id, "claim"): claim}, attempts)
+
+
+def _attempts_before(step: Document) -> int:
+    """Attempts that count towards the limit: none where a person made the step READY again."""
+    claim = step.get("claim")
+    if not isinstance(claim, dict) or claim.get("token") is not None:
+        return 0
+    attempt = claim.get("attempt")
+    return attempt if type(attempt) is int and attempt > 0 else 0
+
+
+def _own_lease(run: Document | None, step_id: str, token: str) -> Lease | None:
+    step = _step_of(run, step_id)
+    lease = None if step is None else runs.lease_of(step)
+    return lease if lease is not None and lease.token == token else None
+
+
+def _claim_lost(run: Document | None, step_id: str) -> Refusal:
+    step = _step_of(run, step_id)
+    now = "gone" if step is None else str(step["status"])
+    return Refusal(CLAIM_LOST, f"the claim is no longer ours: the step is {now}")
+
+
+def _step_of(run: Document | None, step_id: str) -> Document | None:
+    """The step, where it can be read."""
+    steps = None if run is None else run.get("steps")
+    step = steps.get(step_id) if isinstance(steps, dict) else None
+    return None if runs.step_fault(step) is not None else step
+
+
+def _token_of(step: Mapping[str, Any]) -> Any:
+    claim = step.get("claim")
+    return claim.get("token") if isinstance(claim, dict) else None
+
+
+def _path(step_id: str, *names: str) -> tuple[str, ...]:
+    return ("steps", step_id, *names)
+
+
+def _listed(waits_for: Mapping[str, str]) -> str:
+    return ", ".join(f"{step_id} ({status})" for step_id, status in waits_for.items())

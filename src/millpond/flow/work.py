@@ -1,0 +1,132 @@
+"""A claimed step's work: run it, hold the lease meanwhile, and say how it ended. No transaction is open here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from millpond.concurrency import in_thread
+from millpond.errors import InternalError, StepFailed, StoreError
+from millpond.flow.step import StepContext, StepFunction
+from millpond.flow.transitions import Refusal
+from millpond.model import Document
+from millpond.shape import find_fault
+
+STEP_ERROR = "STEP_ERROR"
+STEP_TIMEOUT = "STEP_TIMEOUT"
+INVALID_OUTPUTS = "INVALID_OUTPUTS"
+# Of the lease: two renewals may fail before it is over.
+_RENEW_AFTER = 1 / 3
+
+
+class Succeeded(NamedTuple):
+    outputs: Document
+
+
+class Failed(NamedTuple):
+    """`place` is for the log, where the message, which may quote the run, does not belong."""
+
+    code: str
+    message: str
+    place: str | None = None
+
+
+class Lost(NamedTuple):
+    """Somebody else has the step now."""
+
+    text: str
+
+
+class Interrupted(NamedTuple):
+    """The process stops before the work is done."""
+
+
+Ending = Succeeded | Failed | Lost | Interrupted
+
+
+class LeaseKeeper:
+    """Renews a claim until it is cancelled, and knows whether the claim still holds."""
+
+    def __init__(
+        self,
+        renew: Callable[[], Awaitable[Refusal | None]],
+        lease_s: float,
+        claimed_at: int,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._renew = renew
+        self._lease_s = lease_s
+        self._wall_clock = wall_clock
+        self._until = claimed_at + round(lease_s * 1e6)
+        self._refusal: Refusal | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Also once the lease is over and could not be renewed: somebody may have taken the step over."""
+        return self._refusal is not None or self._wall_clock() >= self._until
+
+    async def keep(self) -> str:
+        """Ends only when the claim was taken over; why."""
+        while True:
+            await asyncio.sleep(self._lease_s * _RENEW_AFTER)
+            asked_at = self._wall_clock()
+            try:
+                self._refusal = await self._renew()
+            except StoreError:
+                # It may answer the next time, and the finalise will show who has the step.
+                continue
+            if self._refusal is not None:
+                return self._refusal.text
+            self._until = asked_at + round(self._lease_s * 1e6)
+
+
+async def work(
+    function: StepFunction, context: StepContext, keeper: LeaseKeeper, max_s: float, stopping: asyncio.Event
+) -> Ending:
+    """How the work ended. Work that is given up is cancelled; a thread cannot be, and its result is not used."""
+    working = asyncio.ensure_future(_run(function, context))
+    keeping = asyncio.ensure_future(keeper.keep())
+    stop = asyncio.ensure_future(stopping.wait())
+    try:
+        done, _ = await asyncio.wait({working, keeping, stop}, timeout=max_s, return_when=asyncio.FIRST_COMPLETED)
+        if working in done:
+            return working.result()
+        if keeping in done:
+            return Lost(keeping.result())
+        if stop in done:
+            return Interrupted()
+        return Failed(STEP_TIMEOUT, f"the step was not done after {max_s:g} s (FLOW_STEP_MAX_S)")
+    finally:
+        for task in (working, keeping, stop):
+            task.cancel()
+
+
+async def _run(function: StepFunction, context: StepContext) -> Succeeded | Failed:
+    try:
+        outputs = await _call(function, context)
+    except StepFailed as failed:
+        return Failed(failed.code, str(failed), str(InternalError(failed)))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - also sys.exit(): no step may leave itself RUNNING
+        return Failed(STEP_ERROR, f"{type(error).__name__}: {error}", str(InternalError(error)))
+    return _checked(outputs)
+
+
+async def _call(function: StepFunction, context: StepContext) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(context)
+    outputs = await in_thread(lambda: function(context))
+    return await outputs if inspect.isawaitable(outputs) else outputs
+
+
+def _checked(outputs: Any) -> Succeeded | Failed:
+    if outputs is None:
+        return Succeeded({})
+    if not isinstance(outputs, Mapping):
+        return Failed(INVALID_OUTPUTS, f"a step returns a map or nothing, not {type(outputs).__name__}")
+    document = dict(outputs)
+    fault = find_fault(document, depth=3)
+    return Failed(INVALID_OUTPUTS, f"the outputs cannot be stored: {fault}") if fault else Succeeded(document)

@@ -1,0 +1,118 @@
+"""The flow-run worker as a target of the Functions Framework, for Cloud Run functions.
+
+    # main.py
+    from millpond.functions import flow_worker
+
+    functions-framework --target flow_worker --source main.py
+
+The same decoder, worker and log lines as `POST /events` of `millpond serve`. An event that must come again is
+answered 503, one that makes no sense 400 or 415, everything else 200.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import sys
+import threading
+import time
+from typing import Any
+
+import flask
+import functions_framework
+
+from millpond import settings as settings_module
+from millpond.errors import MalformedEnvelope
+from millpond.flow.event import Filtered, FlowEvent
+from millpond.flow.results import OK, FlowResult
+from millpond.flow.service import GRACE_S, Flow
+from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
+from millpond.log import Log
+from millpond.metrics import Metrics
+from millpond.service import open_store
+from millpond.settings import Settings
+from millpond.stores.lock import StoreLock
+
+# A wrong setting ends the start with one line, not every event with another.
+_SETTINGS = settings_module.load()
+
+
+class _Host:
+    """A worker on an event loop in a thread of its own: the framework's functions are not coroutines.
+
+    Made with the first event, because the framework's server forks before it serves.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._lock = StoreLock(settings.store_path) if settings.store_path is not None else None
+        self._metrics = Metrics()
+        self.log = Log(sys.stdout.buffer, env=settings.env, metrics=self._metrics)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="millpond", daemon=True).start()
+        self._store, self.flow = self._run(self._open(settings))
+        atexit.register(self.close)
+
+    async def _open(self, settings: Settings) -> tuple[Any, Flow]:
+        store = open_store(settings)
+        flow = Flow(settings, store, self.log, self._metrics, lambda: time.time_ns() // 1_000)
+        flow.start()
+        return store, flow
+
+    def handle(self, event: FlowEvent | Filtered) -> FlowResult:
+        result: FlowResult = self._run(self.flow.handle(event))
+        return result
+
+    def close(self) -> None:
+        """Give back what is not done."""
+        with contextlib.suppress(TimeoutError):
+            self._run(self._close(), timeout_s=3 * GRACE_S)
+        self.log.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _close(self) -> None:
+        await self.flow.drain()
+        await self.flow.close()
+        await self._store.close()
+
+    def _run(self, call: Any, timeout_s: float | None = None) -> Any:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(timeout_s)
+
+
+_host: _Host | None = None
+_opening = threading.Lock()
+
+
+def _opened() -> _Host:
+    global _host  # noqa: PLW0603 - the framework gives a function nowhere else to keep anything
+    with _opening:
+        if _host is None:
+            _host = _Host(_SETTINGS)
+        return _host
+
+
+@functions_framework.cloud_event  # type: ignore[untyped-decorator]
+def flow_worker(_: Any) -> None:
+    """Work on one step of the flow run that was updated.
+
+    The request is taken as it came: the framework's own event leaves escapes in its attributes.
+    """
+    host = _opened()
+    request = flask.request
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers]
+    try:
+        attributes, load = decode_http(headers, request.get_data())
+        event = host.flow.filter.read(attributes, load)
+    except MalformedEnvelope as error:
+        status = 415 if error.reason == UNSUPPORTED else 400
+        host.log.note("WARNING", error.reason, http_status=status, reason=error.reason)
+        _refuse(status, {"reason": error.reason, "error": str(error)})
+        return
+    result = host.handle(event)
+    if result.http_status != OK:
+        _refuse(result.http_status, result.answer())
+
+
+def _refuse(status: int, answer: dict[str, Any]) -> None:
+    flask.abort(flask.make_response(answer, status))
