@@ -1,36 +1,23 @@
-"""Every store the contract is held against. A new adapter is one more branch here, and nothing else."""
+"""Every store the contract is held against. A new adapter is a name here and a branch in common/stores.py."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from common.stores import open_store
 from millpond.ports import StoreWithCatalog
-from millpond.stores.firestore import FirestoreStore
-from millpond.stores.memory import MemoryStore
-from millpond.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
 
 
 @pytest.fixture(params=["memory", "sqlite", "firestore", "firestore with a prefix"])
-def store(
-    request: pytest.FixtureRequest, tmp_path: Path, run: Run[Any], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[StoreWithCatalog]:
-    opened: StoreWithCatalog
-    if request.param == "memory":
-        opened = MemoryStore()
-    elif request.param == "sqlite":
-        opened = SqliteStore(tmp_path / "pond.db")
-    else:
-        monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
-        prefix = "pre." if "prefix" in request.param else ""
-        opened = FirestoreStore(project=request.getfixturevalue("project"), prefix=prefix, keeps_log=True)
+def store(request: pytest.FixtureRequest, run: Run[Any]) -> Iterator[StoreWithCatalog]:
+    opened = open_store(request.param, request)
     yield opened
     run(opened.close())
 

@@ -18,7 +18,7 @@ from millpond.flow.claims import Claims, Pauses
 from millpond.flow.event import EventFilter, Filtered, FlowEvent
 from millpond.flow.lines import FlowLines
 from millpond.flow.local import LocalEvents
-from millpond.flow.registry import load_steps
+from millpond.flow.registry import Steps, load_steps
 from millpond.flow.results import FlowResult
 from millpond.flow.run import type_of
 from millpond.flow.step import Documents
@@ -44,12 +44,13 @@ class Flow:
         metrics: Metrics,
         wall_clock: Callable[[], int],
         *,
+        steps: Steps | None = None,
         documents: Documents | None = None,
         owner: str | None = None,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        """`documents` is what steps may read, where that is not the store the runs are in."""
-        self.steps = load_steps(settings)
+        """`steps` instead of those the settings name; `documents` is what steps may read, where not `store`."""
+        self.steps = load_steps(settings) if steps is None else steps
         on_firestore = settings.store == FIRESTORE
         self.filter = EventFilter(settings.firestore_collection_prefix if on_firestore else "")
         self._store = store

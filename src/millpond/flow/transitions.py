@@ -20,6 +20,7 @@ from millpond.flow.run import FAILED, READY, RUNNING, SUCCEEDED, Lease
 from millpond.model import Document
 
 Fields = dict[tuple[str, ...], Any]
+CODE_CHARS_MAX = 100
 MESSAGE_CHARS_MAX = 1_000
 
 
@@ -91,7 +92,7 @@ def succeed(run: Document | None, step_id: str, token: str, outputs: Document, n
 
 
 def fail(run: Document | None, step_id: str, token: str, code: str, message: str, now: int) -> Change | Refusal:
-    error = {"code": code, "message": message[:MESSAGE_CHARS_MAX]}
+    error = {"code": code[:CODE_CHARS_MAX], "message": message[:MESSAGE_CHARS_MAX]}
     return _finalised(run, step_id, token, FAILED, {"error": error}, now)
 
 

@@ -107,11 +107,9 @@ async def _run(function: StepFunction, context: StepContext) -> Succeeded | Fail
     try:
         outputs = await _call(function, context)
     except StepFailed as failed:
-        return Failed(failed.code, str(failed), str(InternalError(failed)))
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - also sys.exit(): no step may leave itself RUNNING
-        return Failed(STEP_ERROR, f"{type(error).__name__}: {error}", str(InternalError(error)))
+        return Failed(_text(failed.code), _text(failed), str(InternalError(failed)))
+    except BaseException as error:  # noqa: BLE001 - also sys.exit() and a cancellation: no step leaves itself RUNNING
+        return Failed(STEP_ERROR, f"{type(error).__name__}: {_text(error)}", str(InternalError(error)))
     return _checked(outputs)
 
 
@@ -120,6 +118,14 @@ async def _call(function: StepFunction, context: StepContext) -> Any:
         return await function(context)
     outputs = await in_thread(lambda: function(context))
     return await outputs if inspect.isawaitable(outputs) else outputs
+
+
+def _text(value: object) -> str:
+    """Whatever a step raised, as text that any store takes."""
+    try:
+        return str(value).encode(errors="replace").decode()
+    except Exception as error:  # noqa: BLE001 - __str__ is theirs, too
+        return f"(no text: {type(error).__name__})"
 
 
 def _checked(outputs: Any) -> Succeeded | Failed:

@@ -93,12 +93,13 @@ class Fold:
 
     def first(self, count: int) -> Found:
         bars = self._sorted()[:count]
-        end = bars[-1].start + self._step if bars else math.inf
+        # Where there are fewer, a minute that was skipped would have been among them wherever it lies.
+        end = bars[-1].start + self._step if len(bars) == count else math.inf
         return Found(bars, sum(1 for start in self._skipped if start < end))
 
     def last(self, count: int) -> Found:
         bars = self._sorted()[-count:]
-        begin = bars[0].start if bars else -math.inf
+        begin = bars[0].start if len(bars) == count else -math.inf
         return Found(bars, sum(1 for start in self._skipped if start >= begin))
 
     def all(self) -> Found:

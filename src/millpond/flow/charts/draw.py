@@ -154,21 +154,18 @@ class _Page:
         self._boxes(panel, bodies, _body_px(self.layout.slot_px), colours)
 
     def _volumes(self) -> None:
-        highest = max(bar.volume or 0.0 for bar in self.bars)
-        scale = layout.volume_scale(highest)
+        scale = layout.volume_scale(max(bar.volume or 0.0 for bar in self.bars))
         panel = self._panel(_BOTTOM_PX, _VOLUME_PX, scale)
         look = self.look
         colours = [look.up_volume if _is_up(bar) else look.down_volume for bar in self.bars]
         spans = [(0.0, bar.volume or 0.0) for bar in self.bars]
         self._boxes(panel, spans, _body_px(self.layout.slot_px), colours)
-        for tick in scale.ticks[1:] if highest else ():
-            y = tick / scale.high * _VOLUME_PX
-            # Further up it would meet the lowest price.
-            if y < _VOLUME_PX - 8:
-                text = labels.volume_text(tick)
-                self._write(self.edge_px + 8, _BOTTOM_PX + y, text, va="center", colour=look.faint)
+        for tick in scale.ticks:
+            y = _BOTTOM_PX + tick / scale.high * _VOLUME_PX
+            self._write(self.edge_px + 8, y, labels.volume_text(tick), va="center", colour=look.faint)
         y = _BOTTOM_PX + _VOLUME_PX - 5
-        self._write(_LEFT_PX + 6, y, "Volume", px=_SMALL_PX, colour=look.faint, va="top")
+        box = {"boxstyle": "square,pad=0.1", "facecolor": look.paper, "edgecolor": "none"}
+        self._write(_LEFT_PX + 6, y, "Volume", px=_SMALL_PX, colour=look.faint, va="top", bbox=box)
 
     def _boxes(
         self, panel: Axes, spans: Sequence[tuple[float, float]], width_px: float, colours: Sequence[str]

@@ -103,6 +103,6 @@ def _writable(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StepFailed(
             "ARTIFACTS_NOT_WRITABLE",
-            f"cannot write to {folder} ({error.strerror or error}): make room, or set ARTIFACTS_DIR to a folder that "
-            "this process may write to",
+            f"cannot write to {folder} ({error.strerror or error}): make room there, or set ARTIFACTS_DIR to "
+            "a folder that this process may write to",
         ) from error

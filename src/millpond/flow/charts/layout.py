@@ -25,7 +25,7 @@ BREAK_PX = 20
 BREAKS_SHARE_MAX = 0.3
 TIME_LABEL_PX = 92
 PRICE_LABEL_PX = 46
-VOLUME_TICKS_MAX = 4
+VOLUME_TICKS_MAX = 5
 
 # Smaller numbers are the dust of floats, and have no logarithm to count on.
 _NOTHING = 1e-30
@@ -163,8 +163,14 @@ def price_scale(bars: Sequence[Bar], height_px: float) -> PriceScale:
 
 
 def volume_scale(highest: float) -> PriceScale:
-    """From nothing to a quarter above the highest: what is written in the corner has room."""
-    return scale(0.0, highest * 1.25 if highest > _NOTHING else 1.0, VOLUME_TICKS_MAX)
+    """From nothing to a quarter above the highest, so that what is written in the corner has room.
+
+    No tick at the bottom, nor so far up that its label would meet the lowest price.
+    """
+    if highest <= _NOTHING:
+        return PriceScale(0.0, 1.0, [], 0)
+    found = scale(0.0, highest * 1.25, VOLUME_TICKS_MAX)
+    return found._replace(ticks=[tick for tick in found.ticks if 0 < tick < found.high * 0.93])
 
 
 def scale(low: float, high: float, ticks_max: int) -> PriceScale:

@@ -157,7 +157,7 @@ class EventIds:
             after = page[-1].ref.id
         raise StepFailed(
             "TOO_MANY_DOCUMENTS",
-            f"{COLLECTION} holds {SCAN_DOCUMENTS_MAX:,} documents or more, and with BARS_ID=event a chart needs all: "
+            f"{COLLECTION} holds {SCAN_DOCUMENTS_MAX:,} documents or more, and with BARS_ID=event all are read: "
             "set BARS_ID=natural, so that a symbol's bars can be found by their ids",
         )
 

@@ -1,0 +1,25 @@
+"""Every kind of store a test can be held against, opened empty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millpond.ports import StoreWithCatalog
+from millpond.stores.firestore import FirestoreStore
+from millpond.stores.memory import MemoryStore
+from millpond.stores.sqlite import SqliteStore
+
+
+def open_store(kind: str, request: pytest.FixtureRequest) -> StoreWithCatalog:
+    """`memory`, `sqlite`, `firestore` or `firestore with a prefix`; the last two on the emulator."""
+    if kind == "memory":
+        return MemoryStore()
+    if kind == "sqlite":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return SqliteStore(folder / "pond.db")
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", request.getfixturevalue("firestore_emulator"))
+    prefix = "pre." if "prefix" in kind else ""
+    return FirestoreStore(project=request.getfixturevalue("project"), prefix=prefix, keeps_log=True)

@@ -1,0 +1,287 @@
+"""Leases: renewed while the work goes on, taken over when they are over, given back when the process must end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from flow.bench import LEASE_S, SECOND, FlowBench, WatchedStore, flow_run, step
+from flow.conftest import Run
+from millpond import timestamps
+from millpond.errors import Unavailable
+from millpond.flow.results import Outcome
+from millpond.flow.step import StepContext
+from millpond.model import Document
+
+SHORT_S = 0.15
+
+
+def lease_end(found: Document) -> int:
+    return timestamps.from_datetime(found["claim"]["leaseUntil"])
+
+
+def claimed_by_a_ghost(bench: FlowBench, **more: Any) -> Document:
+    """A step whose worker is gone; its lease is over."""
+    claim = {"owner": "ghost", "token": "t", "attempt": 1, "leaseUntil": timestamps.to_datetime(bench.now)}
+    return step("RUNNING", claim={**claim, **more})
+
+
+def test_the_lease_is_renewed_while_the_work_goes_on(store: WatchedStore, run: Run[Any]) -> None:
+    """For as long as it takes; nobody else gets the step meanwhile."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            for _ in range(4):
+                ends.append(lease_end(await bench.step_of("r", "a")))
+                await asyncio.sleep(SHORT_S / 2)
+                bench.now += round(SHORT_S / 2 * SECOND)
+                rival = FlowBench(store)
+                rival.now = bench.now
+                assert (await rival.send_current("r")).reason == "no_ready_step"
+            assert not context.is_lost()
+
+        ends: list[int] = []
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
+        await bench.put("r", flow_run(a=step()))
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert ends == sorted(ends)
+        assert len(set(ends)) >= 3
+
+    run(scenario())
+
+
+def test_a_worker_whose_claim_was_taken_over_stops(store: WatchedStore, run: Run[Any]) -> None:
+    """The next renewal finds out: the work is cancelled, nothing is finalised, and the step is the other's."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            other = FlowBench(store, {"CHART_EXPORT": finish})
+            other.now = bench.now + SECOND
+            others.append(await other.send_current("r"))
+            try:
+                await asyncio.sleep(10)
+            finally:
+                lost.append(context.is_lost())
+
+        async def finish(_: StepContext) -> Document:
+            return {"by": "the other"}
+
+        others: list[Any] = []
+        lost: list[bool] = []
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
+        await bench.put("r", flow_run(a=step()))
+        result = await bench.send_current("r")
+        await asyncio.sleep(0)
+        assert (result.outcome, result.reason) == (Outcome.LOST_RACE, "claim_lost")
+        assert (others[0].outcome, lost) == (Outcome.SUCCEEDED, [True])
+        found = await bench.step_of("r", "a")
+        assert (found["status"], found["outputs"]) == ("SUCCEEDED", {"by": "the other"})
+        assert found["claim"]["attempt"] == 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("then", ["READY", "RUNNING", "SUCCEEDED", "FAILED", "gone"])
+def test_a_zombies_finalise_is_refused(store: WatchedStore, run: Run[Any], then: str) -> None:
+    """Whatever became of the step meanwhile stays as it is."""
+
+    async def scenario() -> None:
+        async def work(_: StepContext) -> Document:
+            if then == "gone":
+                await bench.patch("r", {("steps",): {}})
+            else:
+                claim = {"owner": "other", "token": "other", "attempt": 2}
+                await bench.patch("r", {("steps", "a", "status"): then, ("steps", "a", "claim"): claim})
+            seen.append(await bench.run_of("r"))
+            return {"late": True}
+
+        seen: list[Document] = []
+        bench = FlowBench(store, {"CHART_EXPORT": work})
+        await bench.put("r", flow_run(a=step()))
+        result = await bench.send_current("r")
+        assert (result.outcome, result.reason, result.http_status) == (Outcome.LOST_RACE, "claim_lost", 200)
+        assert await bench.run_of("r") == seen[0]
+
+    run(scenario())
+
+
+def test_renewals_that_fail_do_not_stop_the_work(store: WatchedStore, run: Run[Any]) -> None:
+    """The store may be away for a while; whether the claim still holds shows at the finalise."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            store.reads_failing = [Unavailable("away")] * 10_000
+            await asyncio.sleep(SHORT_S)
+            bench.now += round(2 * SHORT_S * SECOND)
+            # Nobody could be told: as far as we know, the step is another's by now.
+            assert context.is_lost()
+            store.reads_failing = []
+
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
+        await bench.put("r", flow_run(a=step()))
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
+
+
+def test_a_step_whose_worker_went_silent_is_taken_over(store: WatchedStore, run: Run[Any]) -> None:
+    """By any event that shows it, once the lease is over and not a moment before."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        await bench.put("r", flow_run(a=claimed_by_a_ghost(bench)))
+        bench.now -= 1
+        assert (await bench.send_current("r")).reason == "no_ready_step"
+        bench.now += 1
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.step_of("r", "a"))["claim"]["attempt"] == 2
+
+    run(scenario())
+
+
+def test_ready_steps_come_before_abandoned_ones(store: WatchedStore, run: Run[Any]) -> None:
+    """And the abandoned one is taken on the event that this causes."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        await bench.put("r", flow_run(a=claimed_by_a_ghost(bench), b=step()))
+        assert (await bench.send_current("r")).step_id == "b"
+        assert (await bench.send_current("r")).step_id == "a"
+
+    run(scenario())
+
+
+FOREIGN: dict[str, Any] = {
+    "no claim at all": None,
+    "no token": {"owner": "x", "attempt": 1, "leaseUntil": timestamps.to_datetime(0)},
+    "a token that is no text": {"token": 1, "attempt": 1, "leaseUntil": timestamps.to_datetime(0)},
+    "no lease": {"owner": "x", "token": "t", "attempt": 1},
+    "a lease that is text": {"owner": "x", "token": "t", "attempt": 1, "leaseUntil": "2020-01-01T00:00:00Z"},
+    "no attempt": {"owner": "x", "token": "t", "leaseUntil": timestamps.to_datetime(0)},
+    "a claim that is text": "mine",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_running_without_our_lease_is_never_touched(store: WatchedStore, run: Run[Any], name: str) -> None:
+    """It is somebody else's way of working: neither an event nor the sweep changes it, however old."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        running = step("RUNNING") if FOREIGN[name] is None else step("RUNNING", claim=FOREIGN[name])
+        document = flow_run(a=running)
+        await bench.put("r", document)
+        bench.now += 10 * LEASE_S * SECOND
+        assert (await bench.send_current("r")).reason == "no_ready_step"
+        report = await bench.flow.sweep()
+        assert (report.runs, report.reclaimed, report.failed, report.announced) == (1, 0, 0, 0)
+        assert await bench.run_of("r") == document
+
+    run(scenario())
+
+
+def test_the_sweep_makes_abandoned_steps_ready_again(store: WatchedStore, run: Run[Any]) -> None:
+    """Attempts are kept, so that they stay bounded; leases that hold, and steps of others' types, stay."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        holds = claimed_by_a_ghost(bench, leaseUntil=timestamps.to_datetime(bench.now + 1))
+        mail = {**claimed_by_a_ghost(bench), "stepType": "MAIL"}
+        await bench.put("r1", flow_run(a=claimed_by_a_ghost(bench, attempt=2), b=holds, c=mail))
+        await bench.put("r2", flow_run(a=claimed_by_a_ghost(bench, attempt=3)))
+        await bench.put("r3", {"steps": "nonsense"})
+        report = await bench.flow.sweep()
+        assert (report.runs, report.reclaimed, report.failed, report.announced) == (3, 1, 1, 0)
+        first = (await bench.run_of("r1"))["steps"]
+        assert (first["a"]["status"], first["a"]["claim"]["attempt"]) == ("READY", 2)
+        assert (first["b"], first["c"]) == (holds, mail)
+        assert (await bench.step_of("r2", "a"))["error"]["code"] == "ATTEMPTS_EXHAUSTED"
+        assert (await bench.send_current("r1")).outcome is Outcome.SUCCEEDED
+        assert (await bench.step_of("r1", "a"))["claim"]["attempt"] == 3
+
+    run(scenario())
+
+
+def test_the_sweep_announces_ready_steps_whose_event_was_lost(store: WatchedStore, run: Run[Any]) -> None:
+    """Where Eventarc raises the events, by a change of the run that is an event, and touches nothing else."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        bench.flow._sweep._raise_event = None
+        document = flow_run(a=step(), b=step(dependsOn=["a"]))
+        await bench.put("ready", document)
+        await bench.put("blocked", flow_run(b=step(dependsOn=["a"])))
+        assert (await bench.flow.sweep()).announced == 1
+        after = await bench.run_of("ready")
+        assert after.pop("millpond") == {"triggeredAt": timestamps.to_datetime(bench.now)}
+        assert after == document
+
+    run(scenario())
+
+
+def test_attempts_start_anew_when_a_person_asks_again(store: WatchedStore, run: Run[Any]) -> None:
+    """FAILED → READY by hand is a fresh start; what the last attempt left is not taken for this one's."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store, FLOW_ATTEMPTS_MAX="1")
+        await bench.put("r", flow_run(a=claimed_by_a_ghost(bench)))
+        assert (await bench.send_current("r")).reason == "attempts_exhausted"
+        await bench.patch("r", {("steps", "a", "status"): "READY"})
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        found = await bench.step_of("r", "a")
+        assert (found["claim"]["attempt"], found["error"]) == (1, None)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+def test_a_process_that_ends_gives_its_steps_back(store: WatchedStore, run: Run[Any], kind: str) -> None:
+    """READY again at once, the attempt not counted, and the event comes again; a late result is not used."""
+
+    async def scenario() -> None:
+        release = threading.Event()
+
+        async def wait(_: StepContext) -> None:
+            await asyncio.sleep(10)
+
+        function: Any = wait if kind == "coroutine" else (lambda _: {"late": release.wait(10)})
+        bench = FlowBench(store, {"CHART_EXPORT": function})
+        await bench.put("r", flow_run(a=step(), b=step()))
+        first = asyncio.ensure_future(bench.send_current("r"))
+        while not bench.flow.worker.running:  # noqa: ASYNC110 - the worker has no event for tests
+            await asyncio.sleep(0.01)
+        await bench.flow.worker.drain(0.05)
+        result = await first
+        release.set()
+        assert (result.outcome, result.reason, result.http_status) == (Outcome.RETRY, "shutting_down", 503)
+        found = await bench.step_of("r", "a")
+        assert (found["status"], found["claim"]["attempt"], "token" in found["claim"]) == ("READY", 0, False)
+        refused = await bench.send_current("r")
+        assert (refused.reason, refused.http_status) == ("shutting_down", 503)
+        other = FlowBench(store)
+        assert (await other.send_current("r")).step_id == "a"
+        assert (await other.step_of("r", "a"))["claim"]["attempt"] == 1
+
+    run(scenario())
+
+
+def test_what_ends_in_time_is_not_given_back(store: WatchedStore, run: Run[Any]) -> None:
+    """A drain waits a little."""
+
+    async def scenario() -> None:
+        async def work(_: StepContext) -> None:
+            began.set()
+            await asyncio.sleep(0.1)
+
+        began = asyncio.Event()
+        bench = FlowBench(store, {"CHART_EXPORT": work})
+        await bench.put("r", flow_run(a=step()))
+        first = asyncio.ensure_future(bench.send_current("r"))
+        await began.wait()
+        await bench.flow.worker.drain(3)
+        assert (await first).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
