@@ -1,0 +1,194 @@
+"""On the embedded store Millpond raises the events itself: a run is worked through to its end, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
+from flow.conftest import Run
+from flow.test_leases import claimed_by_a_ghost
+from millpond import timestamps
+from millpond.errors import InvalidRun, Unavailable
+from millpond.flow import local
+from millpond.flow.step import StepContext
+from millpond.flow.submit import RunExists
+from millpond.model import Document
+from millpond.stores.memory import MemoryStore
+from millpond.stores.sqlite import SqliteStore
+
+
+async def until(condition: Callable[[], Any], patience_s: float = 5.0) -> None:
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110 - many things are waited for here
+            await asyncio.sleep(0.005)
+
+
+async def statuses(bench: FlowBench, run_id: str) -> dict[str, str]:
+    return {name: found["status"] for name, found in (await bench.run_of(run_id))["steps"].items()}
+
+
+def test_a_submitted_run_is_worked_through(run: Run[Any]) -> None:
+    """In the order of what depends on what; a step that failed keeps those behind it waiting."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            worked.append(context.step_id)
+            if context.step_id == "f":
+                raise ValueError
+
+        worked: list[str] = []
+        bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work})
+        bench.flow.start()
+        after = {"a": ["z"], "b": ["a"], "c": ["f"], "f": [], "z": []}
+        submitted = await bench.flow.submit(
+            flow_run(**{name: step(dependsOn=needs) for name, needs in after.items()})
+        )
+        await until(lambda: "b" in worked and not bench.flow.worker.running)
+        await asyncio.sleep(0.05)
+        assert await statuses(bench, submitted.run_id) == {
+            "a": "SUCCEEDED",
+            "b": "SUCCEEDED",
+            "c": "READY",
+            "f": "FAILED",
+            "z": "SUCCEEDED",
+        }
+        assert sorted(worked) == ["a", "b", "f", "z"]
+        assert worked.index("z") < worked.index("a") < worked.index("b")
+        await bench.flow.drain()
+        await bench.flow.close()
+
+    run(scenario())
+
+
+def test_what_a_crash_left_is_taken_up_at_start(tmp_path: Path, run: Run[Any]) -> None:
+    """READY steps at once, a RUNNING one when its lease is over; finished runs are not looked at again."""
+
+    async def scenario() -> None:
+        store = WatchedStore(SqliteStore(tmp_path / "pond.db"))
+        before = FlowBench(store)
+        await before.put("ready", flow_run(a=step()))
+        lease = timestamps.to_datetime(before.now + SECOND // 5)
+        await before.put("running", flow_run(a=claimed_by_a_ghost(before, leaseUntil=lease)))
+        await before.put("done", flow_run(a=step("SUCCEEDED")))
+        bench = FlowBench(store)
+        bench.flow.start()
+        await until(lambda: store.finalises("ready", "a"))
+        assert store.finalises("running", "a") == []
+        bench.now += SECOND // 5
+        await until(lambda: store.finalises("running", "a"))
+        assert {line["runId"] for line in bench.lines()} == {"ready", "running"}
+        await bench.flow.close()
+        await store.inner.close()
+
+    run(scenario())
+
+
+def test_a_store_that_was_away_is_tried_again(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sends the event again, so it is remembered, with longer and longer pauses."""
+    monkeypatch.setattr(local, "_RETRY_FIRST_S", 0.01)
+
+    async def scenario() -> None:
+        store = WatchedStore(MemoryStore())
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.05")
+        bench.flow.start()
+        await asyncio.sleep(0)
+        store.before = [None] + [Unavailable("away")] * 40
+        await bench.flow.submit(flow_run(a=step()), "r")
+        await until(lambda: store.finalises("r", "a"))
+        assert "store_unavailable" in bench.reasons()
+        await bench.flow.close()
+
+    run(scenario())
+
+
+def test_many_runs_wait_for_their_turn(run: Run[Any]) -> None:
+    """More than may wait at the door, a few at a time, each once."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            worked.append(context.run_id)
+            running.append(bench.flow.worker.running)
+            await asyncio.sleep(0.001)
+
+        worked: list[str] = []
+        running: list[int] = []
+        bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work}, CONSUMER_QUEUE_SIZE="1")
+        bench.flow.start()
+        for number in range(200):
+            await bench.flow.submit(flow_run(a=step()), f"r{number}")
+        await until(lambda: len(worked) >= 200)
+        await asyncio.sleep(0.02)
+        assert sorted(worked) == sorted(f"r{number}" for number in range(200))
+        assert 1 < max(running) <= 4
+        assert "backpressure_queue_full" not in bench.reasons()
+        await bench.flow.close()
+
+    run(scenario())
+
+
+GOOD: Document = flow_run(a=step(), b=step(dependsOn=["a"]))
+BAD_RUNS: dict[str, Any] = {
+    "a list": [],
+    "null": None,
+    "no steps": {},
+    "steps a list": {"steps": [step()]},
+    "no step": {"steps": {}},
+    "a step that is text": flow_run(a="READY"),
+    "a step without status": flow_run(a={"stepType": "X"}),
+    "a step without type": flow_run(a={"status": "READY"}),
+    "dependsOn text": flow_run(a=step(dependsOn="a")),
+    "depends on nobody": flow_run(a=step(dependsOn=["b"])),
+    "depends on itself": flow_run(a=step(dependsOn=["a"])),
+    "a circle": flow_run(a=step(dependsOn=["c"]), b=step(dependsOn=["a"]), c=step(dependsOn=["b"])),
+    "runId a number": {**GOOD, "runId": 7},
+    "runId with a slash": {**GOOD, "runId": "a/b"},
+    "runId of dots": {**GOOD, "runId": ".."},
+    "runId too long": {**GOOD, "runId": "x" * 1501},
+    "our own field": {**GOOD, "millpond": {}},
+    "a list in a list": {**GOOD, "x": [[1]]},
+    "a reserved name": {**GOOD, "__x__": 1},
+    "over a megabyte": {**GOOD, "x": "x" * 1_100_000},
+    "an integer over 64 bits": {**GOOD, "x": 2**64},
+}
+
+
+@pytest.mark.parametrize("name", BAD_RUNS)
+def test_a_run_that_makes_no_sense_is_not_stored(run: Run[Any], name: str) -> None:
+    """The error says what is wrong; the store was not asked."""
+
+    async def scenario() -> None:
+        bench = FlowBench(WatchedStore(MemoryStore()))
+        with pytest.raises(InvalidRun) as refusal:
+            await bench.flow.submit(BAD_RUNS[name])
+        assert str(refusal.value)
+        assert bench.store.calls == 0
+
+    run(scenario())
+
+
+def test_submitting_twice(run: Run[Any]) -> None:
+    """The same run is the same run, also after it was worked on; another one under its id is refused."""
+
+    async def scenario() -> None:
+        bench = FlowBench(WatchedStore(MemoryStore()))
+        first = await bench.flow.submit({**GOOD, "runId": "r"})
+        await bench.send_current("r")
+        again = await bench.flow.submit(GOOD, "r")
+        assert (first.created, again.created, again.run_id) == (True, False, "r")
+        assert await statuses(bench, "r") == {"a": "SUCCEEDED", "b": "READY"}
+        with pytest.raises(RunExists, match="another run r"):
+            await bench.flow.submit({**GOOD, "flowKey": "other"}, "r")
+        with pytest.raises(InvalidRun, match="calls itself 'r'"):
+            await bench.flow.submit({**GOOD, "runId": "r"}, "s")
+        await bench.put("theirs", GOOD)
+        with pytest.raises(RunExists):
+            await bench.flow.submit(GOOD, "theirs")
+        one, two = await bench.flow.submit(GOOD), await bench.flow.submit(GOOD)
+        assert one.run_id != two.run_id
+
+    run(scenario())
