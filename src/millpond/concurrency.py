@@ -24,6 +24,11 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
     return await asyncio.gather(*map(one, items), return_exceptions=True)
 
 
+def doubled_s(first_s: float, times: int, max_s: float) -> float:
+    """A pause that doubles with each failure, up to `max_s`, however many there were."""
+    return min(first_s * 2.0 ** min(times, 60), max_s)
+
+
 def has_threads() -> bool:
     """Whether a call of `in_thread` still runs."""
     return any(thread.name == _THREAD for thread in threading.enumerate())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import signal
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ from millpond.stores.lock import StoreLock
 
 # A wrong setting ends the start with one line, not every event with another.
 _SETTINGS = settings_module.load()
+_WATCH_S = 0.2
 
 
 class _Host:
@@ -51,6 +53,7 @@ class _Host:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="millpond", daemon=True).start()
         self._store, self.flow = self._run(self._open(settings))
+        self._watching = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
         atexit.register(self.close)
 
     async def _open(self, settings: Settings) -> tuple[Any, Flow]:
@@ -58,6 +61,12 @@ class _Host:
         flow = Flow(settings, store, self.log, self._metrics, lambda: time.time_ns() // 1_000)
         flow.start()
         return store, flow
+
+    async def _watch(self) -> None:
+        """Give steps back when the server is told to stop: it would wait for them longer than it has."""
+        while not _is_leaving():  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(_WATCH_S)
+        await self.flow.drain()
 
     def handle(self, event: FlowEvent | Filtered) -> FlowResult:
         result: FlowResult = self._run(self.flow.handle(event))
@@ -78,6 +87,12 @@ class _Host:
 
     def _run(self, call: Any, timeout_s: float | None = None) -> Any:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(timeout_s)
+
+
+def _is_leaving() -> bool:
+    """Whether gunicorn, which serves the framework, has been told to stop."""
+    worker = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return getattr(worker, "alive", True) is False
 
 
 _host: _Host | None = None

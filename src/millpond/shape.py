@@ -40,6 +40,8 @@ def encode_document(ref: Ref, data: Document, *, checked: bool = False) -> bytes
         encoded = _encode(data)
     except UnicodeEncodeError:
         raise WriteRefused(f"{ref.path}: text holds a lone surrogate", code="INVALID_ARGUMENT") from None
+    except (OverflowError, ValueError):
+        raise WriteRefused(f"{ref.path}: a time is outside the years 1 to 9999", code="INVALID_ARGUMENT") from None
     if len(encoded) > DOCUMENT_BYTES_MAX:
         raise WriteRefused(
             f"{ref.path}: {len(encoded)} bytes, over the {DOCUMENT_BYTES_MAX} a document may have",

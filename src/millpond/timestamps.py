@@ -23,7 +23,7 @@ _datetimes: dict[int, dt.datetime] = {}
 # Epoch numbers from here on are milliseconds: as seconds they would lie beyond the year 5000.
 _MILLISECONDS_FROM = 1e11
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def to_datetime(us: int) -> dt.datetime:
@@ -72,7 +72,7 @@ def _parse_text(value: str, name: str) -> int:
 @lru_cache(maxsize=_REMEMBERED)
 def _parse_rfc3339(value: str) -> int:
     # fromisoformat alone also takes week dates, compact forms and times without an offset.
-    if not _RFC3339.fullmatch(value):
+    if not RFC3339.fullmatch(value):
         raise ValueError
     parsed = dt.datetime.fromisoformat(value.upper())
     us = from_datetime(parsed)

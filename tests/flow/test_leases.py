@@ -11,10 +11,10 @@ import pytest
 from flow.bench import LEASE_S, SECOND, FlowBench, WatchedStore, flow_run, step
 from flow.conftest import Run
 from millpond import timestamps
-from millpond.errors import Unavailable
+from millpond.errors import Unavailable, WriteRefused
 from millpond.flow.results import Outcome
 from millpond.flow.step import StepContext
-from millpond.model import Document
+from millpond.model import Document, Ref
 
 SHORT_S = 0.15
 
@@ -127,6 +127,81 @@ def test_renewals_that_fail_do_not_stop_the_work(store: WatchedStore, run: Run[A
     run(scenario())
 
 
+def test_an_outage_does_not_fail_a_step_that_reads(store: WatchedStore, run: Run[Any]) -> None:
+    """Its reads are tried again; where the outage outlasts the lease, the step is left for the next worker."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            store.reads_failing = [Unavailable("away")] * outage
+            await context.documents.read([Ref("market_bars_1m", "x")])
+
+        outage = 5
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S="0.3", FIRESTORE_RETRY_MAX_TOTAL_S="0.3")
+        await bench.put("r", flow_run(a=step(), b=step()))
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        outage = 1_000_000
+        document = await bench.run_of("r")
+        lost = await bench.send("r", document)
+        store.reads_failing = []
+        assert (lost.outcome, lost.reason) == (Outcome.RETRY, "store_unavailable")
+        assert (await bench.step_of("r", "b"))["status"] == "RUNNING"
+        outage = 0
+        bench.now += SECOND
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("attempts_max", [3, 1])
+def test_a_step_that_stops_because_its_lease_is_over_is_not_failed(
+    store: WatchedStore, run: Run[Any], attempts_max: int
+) -> None:
+    """Nobody has taken it over, so the next may begin at once, unless it was the last attempt; it counts."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            bench.now += LEASE_S * SECOND
+            try:
+                context.ensure_claimed()
+            except Exception:  # noqa: BLE001 - what a step's own code may do
+                raise AssertionError from None
+
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_ATTEMPTS_MAX=str(attempts_max))
+        await bench.put("r", flow_run(a=step()))
+        result = await bench.send_current("r")
+        assert (result.outcome, result.reason) == (Outcome.LOST_RACE, "claim_lost")
+        found = await bench.step_of("r", "a")
+        assert (found["status"], found["claim"]["attempt"]) == ("READY" if attempts_max > 1 else "FAILED", 1)
+        assert ("error" in found) == (attempts_max == 1)
+
+    run(scenario())
+
+
+def test_a_lease_of_a_wrong_clock_is_not_believed(store: WatchedStore, run: Run[Any]) -> None:
+    """One that ends later than any lease can is over; one within an hour of skew holds."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        for run_id, hours in (("near", 1.9), ("far", 2.1)):
+            until = timestamps.to_datetime(bench.now + round(hours * 3_600 * SECOND))
+            await bench.put(run_id, flow_run(a=claimed_by_a_ghost(bench, leaseUntil=until)))
+        assert (await bench.send_current("near")).reason == "no_ready_step"
+        assert (await bench.send_current("far")).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
+
+
+def test_attempts_somebody_else_wrote_do_not_grow_out_of_bounds(store: WatchedStore, run: Run[Any]) -> None:
+    """The greatest integer there is, plus one, could not be stored: the step could never be claimed."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        await bench.put("r", flow_run(a=step(claim={"attempt": 2**63 - 1})))
+        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
+
+
 def test_a_step_whose_worker_went_silent_is_taken_over(store: WatchedStore, run: Run[Any]) -> None:
     """By any event that shows it, once the lease is over and not a moment before."""
 
@@ -205,6 +280,21 @@ def test_the_sweep_makes_abandoned_steps_ready_again(store: WatchedStore, run: R
     run(scenario())
 
 
+def test_the_sweep_goes_on_past_a_run_it_cannot_change(store: WatchedStore, run: Run[Any]) -> None:
+    """It is counted and logged; those behind it are mended."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        for run_id in ("r1", "r2"):
+            await bench.put(run_id, flow_run(a=claimed_by_a_ghost(bench)))
+        store.before = [WriteRefused("too big", code="INVALID_ARGUMENT")]
+        report = await bench.flow.sweep()
+        assert (report.runs, report.reclaimed, report.left) == (2, 1, 1)
+        assert [(line["runId"], line["reason"]) for line in bench.lines()] == [("r1", "sweep_failed")]
+
+    run(scenario())
+
+
 def test_the_sweep_announces_ready_steps_whose_event_was_lost(store: WatchedStore, run: Run[Any]) -> None:
     """Where Eventarc raises the events, by a change of the run that is an event, and touches nothing else."""
 
@@ -264,6 +354,30 @@ def test_a_process_that_ends_gives_its_steps_back(store: WatchedStore, run: Run[
         other = FlowBench(store)
         assert (await other.send_current("r")).step_id == "a"
         assert (await other.step_of("r", "a"))["claim"]["attempt"] == 1
+
+    run(scenario())
+
+
+def test_a_claim_under_way_is_not_left_behind(store: WatchedStore, run: Run[Any]) -> None:
+    """The process must end while the claim is being made: it is waited for, and given back."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        await bench.put("r", flow_run(a=step()))
+        inner, asked = store._commit, asyncio.Event()
+
+        async def slowly(*arguments: Any) -> Any:
+            asked.set()
+            await asyncio.sleep(0.1)
+            return await inner(*arguments)
+
+        store._commit = slowly  # type: ignore[method-assign,assignment]
+        first = asyncio.ensure_future(bench.send_current("r"))
+        await asked.wait()
+        await bench.flow.worker.drain(0.01)
+        await bench.flow.worker.drain(2)
+        assert (await first).reason == "shutting_down"
+        assert ((await bench.step_of("r", "a"))["status"], bench.worked) == ("READY", [])
 
     run(scenario())
 

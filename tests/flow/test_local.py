@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,51 @@ def test_a_store_that_was_away_is_tried_again(run: Run[Any], monkeypatch: pytest
         await bench.flow.close()
 
     run(scenario())
+
+
+def test_events_go_on_after_whatever_happens(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was away for weeks, and a bug of ours: neither ends the serving of events."""
+    monkeypatch.setattr(local, "_RETRY_MAX_S", 0.01)
+
+    async def scenario() -> None:
+        async def break_once(event: Any) -> Any:
+            bench.flow._local._handle = handle  # type: ignore[union-attr]
+            raise OSError(event)
+
+        bench = FlowBench(WatchedStore(MemoryStore()), FLOW_STEPS_AT_ONCE="1")
+        assert bench.flow._local is not None
+        handle = bench.flow._local._handle
+        bench.flow._local._failures["r"] = 5_000
+        bench.store.reads_failing = [Unavailable("away")]
+        bench.flow._local._handle = break_once
+        bench.flow.start()
+        await bench.flow.submit(flow_run(a=step()), "first")
+        await bench.flow.submit(flow_run(a=step()), "r")
+        await until(lambda: bench.store.finalises("r", "a") and bench.store.finalises("first", "a"))
+        await bench.flow.close()
+
+    run(scenario())
+
+
+def test_the_earlier_of_two_looks_is_kept(run: Run[Any]) -> None:
+    """Two leases in one run: it is looked at when the first is over."""
+
+    async def scenario() -> None:
+        events = FlowBench(WatchedStore(MemoryStore())).flow._local
+        assert events is not None
+        events._look_later("r", 0.01)
+        events._look_later("r", 60)
+        await until(lambda: events._waiting)
+
+    run(scenario())
+
+
+def test_a_long_chain_is_checked_at_once(run: Run[Any]) -> None:
+    """The check holds up every push while it runs."""
+    steps = {f"s{n}": step(dependsOn=[f"s{n + 1}"] if n < 8_000 else []) for n in range(8_001)}
+    began = time.perf_counter()
+    run(FlowBench(WatchedStore(MemoryStore())).flow.submit({"steps": steps}))
+    assert time.perf_counter() - began < 1
 
 
 def test_many_runs_wait_for_their_turn(run: Run[Any]) -> None:

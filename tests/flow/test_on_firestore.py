@@ -47,7 +47,7 @@ def test_what_others_own_keeps_its_firestore_type(
 ) -> None:
     """Places, references, vectors and nanoseconds, in the run, in the step and beside it, before and during it."""
     place, other = firestore.GeoPoint(52.5, 13.4), client.document("flow_runs", "other")
-    at = DatetimeWithNanoseconds(2026, 1, 8, 12, nanosecond=123_456_789, tzinfo=dt.UTC)
+    at = DatetimeWithNanoseconds(2026, 1, 8, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
     theirs = {"where": place, "next": other, "vector": Vector([1.0, 2.5]), "at": at, "list": [place, other]}
     reference = client.document("flow_runs", "r")
     reference.set({**theirs, "steps": {"a.b": {**step(), **theirs}, "c/d": {**step("PENDING"), **theirs}}})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import sys
 import threading
 import time
+from collections import UserDict
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from millpond.errors import AccessDenied, StepFailed, Unavailable, WriteRefused
 from millpond.flow.results import Outcome
 from millpond.flow.step import StepContext
 from millpond.model import Document
+from millpond.stores.memory import MemoryStore
 
 DELIVERIES = 50
 
@@ -184,6 +187,11 @@ class _Mute(Exception):
         raise RuntimeError
 
 
+class _Unreadable(UserDict[str, Any]):
+    def __iter__(self) -> Any:
+        raise RuntimeError
+
+
 def _raise(error: Exception) -> None:
     raise error
 
@@ -212,6 +220,11 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "raises what has no text": (lambda _: _raise(_Mute()), "STEP_ERROR"),
     "fails with a novel": (lambda _: _raise(StepFailed("X" * 5_000, "y" * 2_000_000)), "X" * 100),
     "returns two megabytes": (lambda _: {"x": "x" * 2_000_000}, "OUTPUTS_REFUSED"),
+    "returns a time before all years": (
+        lambda _: {"at": dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14)))},
+        "OUTPUTS_REFUSED",
+    ),
+    "returns a map that cannot be read": (lambda _: _Unreadable(), "STEP_ERROR"),
     "names numbers": (lambda _: {1: 2}, "INVALID_OUTPUTS"),
 }
 
@@ -291,6 +304,39 @@ def test_a_lost_reply_heals_by_reading_again(store: WatchedStore, run: Run[Any],
         getattr(store, fault)[:] = [None] * commit + [AWAY]
         assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
         assert (bench.worked, store.finalises("r", "a")) == ([("r", "a")], ["SUCCEEDED"])
+
+    run(scenario())
+
+
+def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(
+    store: WatchedStore, run: Run[Any]
+) -> None:
+    """It was made, and nobody knew: the redelivered event goes on with it instead of losing to itself."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        document = flow_run(a=step())
+        await bench.put("r", document)
+        store.after = [AWAY]
+        store.reads_failing = [None] + [AWAY] * 10_000
+        first = await bench.send("r", document)
+        assert (first.reason, first.http_status, bench.worked) == ("store_unavailable", 503, [])
+        assert (await bench.step_of("r", "a"))["status"] == "RUNNING"
+        store.reads_failing = []
+        assert (await bench.send("r", document)).outcome is Outcome.SUCCEEDED
+        assert store.moves == [("r", "a", "RUNNING"), ("r", "a", "SUCCEEDED")]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("step_id", ["a\rb", "\n", "\x00", "\x7f"])
+def test_a_step_id_with_control_characters_is_not_taken(run: Run[Any], step_id: str) -> None:
+    """Firestore takes some of them for others, so a claim would land on another step."""
+
+    async def scenario() -> None:
+        bench = FlowBench(WatchedStore(MemoryStore()))
+        assert (await bench.send("r", {"steps": {step_id: step()}})).reason == "invalid_steps"
+        assert bench.store.calls == 0
 
     run(scenario())
 

@@ -20,6 +20,7 @@ from millpond.cli.server import admin_client, answer_of, find_server
 from millpond.cli.wire import Reply
 from millpond.errors import InvalidRun, SettingsError
 from millpond.flow.run import COLLECTION
+from millpond.flow.submit import id_of
 from millpond.model import Ref, Snapshot
 from millpond.settings import Settings
 
@@ -44,7 +45,9 @@ def submit(file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
     an embedded store, the next one does. On Firestore the run is created and touched, and whoever gets the event
     works on it. To submit the same run again is harmless. Exits with 1 where another run has its id.
     """
-    answer = asyncio.run(_submit(load_settings(), decode_run(file), run_id))
+    run = decode_run(file)
+    # Chosen once, here: a submission that has to be sent again must be the same one.
+    answer = asyncio.run(_submit(load_settings(), run, run_id or id_of(run)))
     if as_json:
         print_json(answer)
         return
@@ -84,7 +87,8 @@ def sweep(*, as_json: bool) -> None:
     """Make steps READY again whose worker went silent, and announce READY steps nobody took up.
 
     A step is FAILED instead where that was its last attempt (FLOW_ATTEMPTS_MAX). Nothing is worked on here: on
-    Firestore each change is an event, on an embedded store the running server takes it up, or the next one.
+    Firestore each change is an event, on an embedded store the running server takes it up, or the next one. Only
+    steps of types that are loaded here are looked at (--steps). Exits with 1 where a run could not be changed.
     """
     report = asyncio.run(_sweep(load_settings()))
     if as_json:
@@ -92,9 +96,11 @@ def sweep(*, as_json: bool) -> None:
         return
     runs = "1 run" if report["runs"] == 1 else f"{report['runs']} runs"
     print_line(
-        f"Looked at {runs}: {report['reclaimed']} steps made READY again, {report['failed']} FAILED after their "
-        f"last attempt, {report['announced']} runs announced."
+        f"Looked at {runs} for {', '.join(report['types'])}: {report['reclaimed']} steps made READY again, "
+        f"{report['failed']} FAILED after their last attempt, {report['announced']} runs announced."
     )
+    if report["left"]:
+        raise exits.NegativeAnswer(f"{report['left']} runs could not be changed; the log says why")
 
 
 flow.add_command(run_local)
@@ -105,9 +111,9 @@ async def _read(settings: Settings, run_id: str) -> Snapshot:
         return (await store.read([Ref(COLLECTION, run_id)]))[0]
 
 
-async def _submit(settings: Settings, run: Any, run_id: str | None) -> dict[str, Any]:
-    query = f"?runId={quote(run_id, safe='')}" if run_id else ""
-    reply = await _ask_server(settings, f"/api/flow-runs{query}", msgspec.json.encode(run))
+async def _submit(settings: Settings, run: Any, run_id: str) -> dict[str, Any]:
+    path = f"/api/flow-runs?runId={quote(run_id, safe='')}"
+    reply = await _ask_server(settings, path, msgspec.json.encode(run))
     if reply is not None:
         answer = answer_of(reply)
         if reply.status == 409:

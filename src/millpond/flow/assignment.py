@@ -21,6 +21,8 @@ from millpond.settings import Settings
 
 OUTPUTS_REFUSED = "OUTPUTS_REFUSED"
 SHUTTING_DOWN = "shutting_down"
+# A process that ends has little time left; a step that is not given back is taken up when its lease is over.
+GIVE_BACK_S = 2.5
 
 
 class Workplace(NamedTuple):
@@ -50,7 +52,7 @@ class Assignment:
         place = self._place
         ending = await work(function, self._context(), self._keeper, place.settings.flow_step_max_s, place.stopping)
         if isinstance(ending, Lost):
-            return self._lost(ending.text)
+            return await self._leave(ending.text)
         if isinstance(ending, Interrupted):
             return await self._give_back()
         return await self._finalise(ending)
@@ -85,9 +87,10 @@ class Assignment:
         try:
             written = await self._write(ending)
         except WriteRefused as refusal:
-            if isinstance(ending, Failed):
-                raise
-            ending = Failed(OUTPUTS_REFUSED, f"the store refused the outputs: {refusal}")
+            # The run is nearly as big as a document can be, or holds what no document can.
+            if isinstance(ending, Succeeded):
+                return await self._finalise(Failed(OUTPUTS_REFUSED, f"the store refused the outputs: {refusal}"))
+            ending = ending._replace(message="")
             written = await self._write(ending)
         if isinstance(written, Refusal):
             return self._lost(written.text)
@@ -110,16 +113,25 @@ class Assignment:
         return await self._place.claims.apply(self._run_id, decide, budget_s)
 
     async def _give_back(self) -> FlowResult:
-        def decide(run: Document | None, now: int) -> Change | Refusal:
-            return transitions.give_back(run, self._step_id, self._bid.token, now)
-
-        given = await self._place.claims.apply(
-            self._run_id, decide, self._place.settings.firestore_retry_max_total_s
-        )
+        given = await self._return(counts=False)
         if isinstance(given, Refusal):
             return self._lost(given.text)
         text = f"the process stops: step {self._step_id} is READY again"
         return self._picked.ends(Outcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
+
+    async def _leave(self, why: str) -> FlowResult:
+        """Our lease was not renewed in time. Where nobody has taken the step over, the next one may at once."""
+        given = await self._return(counts=True)
+        if isinstance(given, Refusal):
+            return self._lost(given.text)
+        return self._lost(f"{why}: step {self._step_id} is {given.change.status}")
+
+    async def _return(self, *, counts: bool) -> Applied | Refusal:
+        def decide(run: Document | None, now: int) -> Change | Refusal:
+            return transitions.give_back(run, self._step_id, self._bid, now, counts=counts)
+
+        budget_s = min(self._place.settings.firestore_retry_max_total_s, GIVE_BACK_S)
+        return await self._place.claims.apply(self._run_id, decide, budget_s)
 
     def _lost(self, text: str) -> FlowResult:
         return self._picked.ends(Outcome.LOST_RACE, transitions.CLAIM_LOST, text, severity="WARNING")

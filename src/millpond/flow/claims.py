@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from millpond.concurrency import doubled_s
 from millpond.errors import Unavailable
 from millpond.flow.run import COLLECTION
 from millpond.flow.transitions import Change, Refusal
@@ -74,14 +75,14 @@ class Claims:
                 raise error if conflicts or failures else Unavailable("the store did not answer in time") from None
             except Unavailable as away:
                 error = away
-                pause_s = min(self._pauses.first_s * 2**failures, self._pauses.max_s)
+                pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
                 failures += 1
             else:
                 if decided is not None:
                     if announce and isinstance(decided, Applied):
                         self._on_change(run_id)
                     return decided
-                pause_s = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
+                pause_s = doubled_s(_CONFLICT_PAUSE_S, conflicts, _CONFLICT_PAUSE_MAX_S)
                 conflicts += 1
             pause_s *= self._jitter.uniform(0.5, 1.0)
             if loop.time() + pause_s >= give_up_at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -47,6 +48,9 @@ class EventFilter:
 
     def __init__(self, prefix: str = "") -> None:
         self._collection = prefix + COLLECTION
+        # Project and database are not compared: whoever set up the trigger knows which they are.
+        parent = r"(?:/?|/?documents/|(?://[^/]+/)?projects/[^/]+/databases/[^/]+/documents/)"
+        self._name = re.compile(rf"{parent}{re.escape(self._collection)}/([^/]+)", re.DOTALL)
 
     def read(self, attributes: Mapping[str, str], load: Callable[[], EventData]) -> FlowEvent | Filtered:
         """`load` decodes the event's data. It is called only where the attributes do not rule the event out."""
@@ -72,7 +76,6 @@ class EventFilter:
         return FlowEvent(run_id=run_ids[-1], id=event_id, type=event_type, subject=subject, document=document)
 
     def _run_id(self, name: str) -> str | None:
-        """The run of `projects/P/databases/D/documents/flow_runs/ID`, of its end, or of `flow_runs/ID`."""
-        _, documents, path = f"/{name}".rpartition("/documents/")
-        collection, _, run_id = (path if documents else name.removeprefix("/")).partition("/")
-        return run_id if collection == self._collection and run_id and "/" not in run_id else None
+        """The run of `projects/P/databases/D/documents/flow_runs/ID`, or of an end of that."""
+        found = self._name.fullmatch(name)
+        return found[1] if found is not None else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Container
 
+from millpond.concurrency import doubled_s
 from millpond.errors import StoreError
 from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
@@ -81,9 +82,11 @@ class LocalEvents:
                         self.raise_event(run_id)
             except StoreError as error:
                 self._log.note("WARNING", f"the flow runs could not be listed, and will be: {error}")
-                await asyncio.sleep(_RETRY_MAX_S)
+            except Exception as bug:  # noqa: BLE001 - what a crash left must be found all the same
+                self._log.unexpected(bug)
             else:
                 return
+            await asyncio.sleep(_RETRY_MAX_S)
 
     async def _serve(self) -> None:
         while True:
@@ -92,21 +95,28 @@ class LocalEvents:
                 await self._some.wait()
             run_id = next(iter(self._waiting))
             del self._waiting[run_id]
-            self._number += 1
-            event = FlowEvent(
-                run_id=run_id,
-                id=f"local-{self._number}",
-                type=UPDATED_TYPE,
-                subject=f"documents/{COLLECTION}/{run_id}",
-            )
-            self._follow_up(run_id, await self._handle(event))
+            try:
+                await self._serve_one(run_id)
+            except Exception as bug:  # noqa: BLE001 - the next event must be served all the same
+                self._log.unexpected(bug)
+                self._look_later(run_id, _RETRY_MAX_S)
+
+    async def _serve_one(self, run_id: str) -> None:
+        self._number += 1
+        event = FlowEvent(
+            run_id=run_id,
+            id=f"local-{self._number}",
+            type=UPDATED_TYPE,
+            subject=f"documents/{COLLECTION}/{run_id}",
+        )
+        self._follow_up(run_id, await self._handle(event))
 
     def _follow_up(self, run_id: str, result: FlowResult) -> None:
         """Nobody sends an event again here, so what must be looked at again is remembered."""
         if result.outcome is Outcome.RETRY:
             failures = self._failures.get(run_id, 0)
             self._failures[run_id] = failures + 1
-            self._look_later(run_id, min(_RETRY_FIRST_S * 2**failures, _RETRY_MAX_S))
+            self._look_later(run_id, doubled_s(_RETRY_FIRST_S, failures, _RETRY_MAX_S))
             return
         self._failures.pop(run_id, None)
         if result.look_again_at is not None:
@@ -118,7 +128,9 @@ class LocalEvents:
             del self._later[run_id]
             self.raise_event(run_id)
 
-        earlier = self._later.pop(run_id, None)
-        if earlier is not None:
-            earlier.cancel()
-        self._later[run_id] = asyncio.get_running_loop().call_later(delay_s, look)
+        loop = asyncio.get_running_loop()
+        known = self._later.get(run_id)
+        if known is None or known.when() > loop.time() + delay_s:
+            if known is not None:
+                known.cancel()
+            self._later[run_id] = loop.call_later(delay_s, look)

@@ -7,6 +7,7 @@ snapshot that is claimed.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ READY = "READY"
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
+# The longest lease there can be (FLOW_LEASE_S), and as much again for clocks that differ.
+LEASE_BELIEVED_US = 2 * 3_600 * timestamps.SECOND_US
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Lease(NamedTuple):
@@ -29,6 +33,10 @@ class Lease(NamedTuple):
     token: str
     attempt: int
     until: int
+
+    def is_over(self, now: int) -> bool:
+        """Also where it ends later than any lease can: one wrong clock must not keep a step for years."""
+        return self.until <= now or self.until > now + LEASE_BELIEVED_US
 
 
 class Survey(NamedTuple):
@@ -54,7 +62,7 @@ def survey(run: Document, types: Container[str], now: int) -> Survey | str:
     lease_ends = []
     for step_id in sorted(steps):
         step = steps[step_id]
-        fault = step_fault(step)
+        fault = id_fault(step_id) or step_fault(step)
         if fault is not None:
             found.invalid[step_id] = fault
         elif type_of(step) not in types:
@@ -66,7 +74,7 @@ def survey(run: Document, types: Container[str], now: int) -> Survey | str:
             else:
                 found.ready.append(step_id)
         elif (lease := lease_of(step)) is not None:
-            if lease.until <= now:
+            if lease.is_over(now):
                 found.expired.append(step_id)
             else:
                 lease_ends.append(lease.until)
@@ -77,6 +85,11 @@ def is_unfinished(run: Document, types: Container[str], now: int) -> bool:
     """Whether there is something to do for a worker of these types, now or when a lease is over."""
     found = survey(run, types, now)
     return isinstance(found, Survey) and bool(found.ready or found.expired or found.next_lease_end is not None)
+
+
+def id_fault(step_id: str) -> str | None:
+    """What makes a step's id unusable: stores do not agree on what a field with such a name is called."""
+    return "a step id must not hold control characters" if _CONTROL.search(step_id) else None
 
 
 def step_fault(step: Any) -> str | None:

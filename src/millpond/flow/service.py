@@ -15,6 +15,7 @@ from typing import Any
 from millpond.flow import submit
 from millpond.flow.assignment import Workplace
 from millpond.flow.claims import Claims, Pauses
+from millpond.flow.documents import PatientDocuments
 from millpond.flow.event import EventFilter, Filtered, FlowEvent
 from millpond.flow.lines import FlowLines
 from millpond.flow.local import LocalEvents
@@ -58,8 +59,11 @@ class Flow:
         self._touch = on_firestore
         pauses = Pauses(settings.firestore_retry_initial_backoff_s, settings.firestore_retry_max_backoff_s)
         claims = Claims(store, pauses, wall_clock, self._changed)
+        # As long as a lease that cannot be renewed holds.
+        patience_s = max(settings.flow_lease_s, settings.firestore_retry_max_total_s)
+        readable = PatientDocuments(documents or store, pauses, patience_s)
         self.worker = FlowWorker(
-            place=Workplace(settings, claims, documents or store, wall_clock, asyncio.Event()),
+            place=Workplace(settings, claims, readable, wall_clock, asyncio.Event()),
             steps=self.steps,
             store=store,
             lines=FlowLines(log),
@@ -80,6 +84,7 @@ class Flow:
         self._sweep = Sweep(
             store=store,
             claims=claims,
+            log=log,
             types=self.steps,
             attempts_max=settings.flow_attempts_max,
             budget_s=settings.firestore_retry_max_total_s,
@@ -93,8 +98,8 @@ class Flow:
     async def submit(self, run: Any, run_id: str | None = None) -> Submitted:
         """Store a new run, and see to it that it is worked on. Raises InvalidRun, RunExists, StoreError."""
         now = self._wall_clock()
-        chosen, document = submit.check_run(run, run_id, new_id=f"run-{now}-{secrets.token_hex(4)}")
-        submitted = await submit.store_run(self._store, chosen, document, now, touch=self._touch)
+        chosen, document = submit.check_run(run, run_id or submit.id_of(run), now)
+        submitted = await submit.store_run(self._store, chosen, document, touch=self._touch)
         self._changed(chosen)
         return submitted
 

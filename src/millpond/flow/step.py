@@ -43,6 +43,10 @@ def step(step_type: str) -> Callable[[F], F]:
     return declare
 
 
+class ClaimLost(BaseException):
+    """The step is, or may be, another worker's. No failure of the step, so no `except Exception` holds it up."""
+
+
 class Documents(Protocol):
     """What a step may read: the store's documents, with nothing to write them."""
 
@@ -77,7 +81,7 @@ class StepContext:
     settings: Settings
     # Our clock, in whole microseconds since 1970.
     wall_clock: Callable[[], int]
-    # Whether somebody else has taken the step over: what is done from here on will not be recorded.
+    # Whether somebody else has taken the step over, or may have: our lease is over, and was not renewed.
     is_lost: Callable[[], bool]
 
     @property
@@ -91,6 +95,6 @@ class StepContext:
         return inputs
 
     def ensure_claimed(self) -> None:
-        """Stop here if the step was taken over. For long work, before each thing that others would see."""
+        """Stop here if the step may be another's by now. For long work, before each thing that others would see."""
         if self.is_lost():
-            raise StepFailed("CLAIM_LOST", "another worker has taken this step over")
+            raise ClaimLost

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+import graphlib
+import secrets
 from typing import Any, NamedTuple
 
 from millpond import timestamps
@@ -17,6 +18,7 @@ from millpond.shape import canonical_json, check_ref, encode_document
 
 # The run's own field that is ours, and nobody else's.
 OURS = "millpond"
+CIRCLE_SHOWN_MAX = 10
 
 
 class Submitted(NamedTuple):
@@ -30,8 +32,14 @@ class RunExists(InvalidRun):
     """Another run has this id."""
 
 
-def check_run(run: Any, run_id: str | None, new_id: str) -> tuple[str, Document]:
-    """The run's id (`run_id`, its own `runId`, or else `new_id`) and its document. Raises InvalidRun."""
+def id_of(run: Any) -> str:
+    """The run's own `runId`, or a new one."""
+    own_id = run.get("runId") if isinstance(run, dict) else None
+    return own_id if isinstance(own_id, str) and own_id else f"run-{secrets.token_hex(8)}"
+
+
+def check_run(run: Any, run_id: str, now: int) -> tuple[str, Document]:
+    """The run's id and its document as it will be stored. Raises InvalidRun."""
     if not isinstance(run, dict):
         raise InvalidRun(f"a flow run is a JSON object, not {json_type(run)}")
     if OURS in run:
@@ -39,65 +47,62 @@ def check_run(run: Any, run_id: str | None, new_id: str) -> tuple[str, Document]
     own_id = run.get("runId")
     if own_id is not None and not isinstance(own_id, str):
         raise InvalidRun(f"runId must be text, not {json_type(own_id)}")
-    chosen = run_id or own_id or new_id
-    if own_id not in {None, chosen}:
-        raise InvalidRun(f"the run calls itself {own_id!r}, and is to be stored as {chosen!r}")
-    _check_steps(run.get("steps"))
-    document = {**run, "runId": chosen}
-    ref = Ref(COLLECTION, chosen)
+    if own_id not in {None, "", run_id}:
+        raise InvalidRun(f"the run calls itself {own_id!r}, and is to be stored as {run_id!r}")
+    document = {**run, "runId": run_id}
+    ref = Ref(COLLECTION, run_id)
     try:
         check_ref(ref)
+        # First, because everything else takes the longer the bigger it is.
+        encode_document(ref, document)
+        _check_steps(run.get("steps"))
+        digest = base32_sha256(canonical_json(document))
+        document[OURS] = {"submittedAt": timestamps.to_datetime(now), "digest": digest}
         encode_document(ref, document)
     except WriteRefused as refusal:
         raise InvalidRun(str(refusal)) from None
-    return chosen, document
+    return run_id, document
 
 
 def _check_steps(steps: Any) -> None:
     if not isinstance(steps, dict) or not steps:
         raise InvalidRun("steps must be a map of step id to step, with at least one step")
     for step_id, step in steps.items():
-        fault = runs.step_fault(step)
+        fault = runs.id_fault(step_id) or runs.step_fault(step)
         if fault is not None:
             raise InvalidRun(f"step {step_id}: {fault}")
         for other in step.get("dependsOn") or ():
             if other not in steps:
                 raise InvalidRun(f"step {step_id}: dependsOn names {other}, and there is no such step")
-    circle = _find_circle(steps)
-    if circle:
-        raise InvalidRun(f"these steps wait for each other: {', '.join(circle)}")
+    try:
+        graphlib.TopologicalSorter({name: step.get("dependsOn") or () for name, step in steps.items()}).prepare()
+    except graphlib.CycleError as error:
+        circle = " → ".join(error.args[1][:CIRCLE_SHOWN_MAX])
+        raise InvalidRun(f"these steps wait for each other: {circle}") from None
 
 
-def _find_circle(steps: Mapping[str, Any]) -> list[str]:
-    """Steps that can never begin because they depend on themselves, directly or not; empty where there are none."""
-    left = {step_id: set(step.get("dependsOn") or ()) for step_id, step in steps.items()}
-    while free := [step_id for step_id, waits_for in left.items() if not waits_for & left.keys()]:
-        for step_id in free:
-            del left[step_id]
-    return sorted(left)
-
-
-async def store_run(store: Store, run_id: str, document: Document, now: int, *, touch: bool) -> Submitted:
+async def store_run(store: Store, run_id: str, document: Document, *, touch: bool) -> Submitted:
     """Create the run. With `touch` it is changed once more, where only a change is an event.
 
-    Raises RunExists where another run has the id, StoreError where it was not stored; to send it again is safe.
+    Raises RunExists where another run has the id, InvalidRun where the store will never take it, StoreError where
+    it was not stored, or nobody knows: to send it again is safe.
     """
-    ref = Ref(COLLECTION, run_id)
-    digest = base32_sha256(canonical_json(document))
-    at = timestamps.to_datetime(now)
-    created = await store.commit([Put(ref, None, {**document, OURS: {"submittedAt": at, "digest": digest}})])
-    if not isinstance(created, Committed):
+    ref, at = Ref(COLLECTION, run_id), document[OURS]["submittedAt"]
+    try:
+        created = isinstance(await store.commit([Put(ref, None, document)]), Committed)
+    except WriteRefused as refusal:
+        raise InvalidRun(str(refusal)) from None
+    announced = False
+    if not created:
         (found,) = await store.read([ref])
         ours = (found.data or {}).get(OURS)
-        if not isinstance(ours, dict) or ours.get("digest") != digest:
+        if not isinstance(ours, dict) or ours.get("digest") != document[OURS]["digest"]:
             raise RunExists(f"there is another run {run_id}: choose another id, or look at {ref.path}")
-        if touch and "triggeredAt" not in ours:
-            # The first submission got no further than the run itself.
-            await touch_run(store, ref, at)
-        return Submitted(run_id, created=False)
-    if touch:
+        # Unless the first submission got no further than the run itself.
+        announced = "triggeredAt" in ours
+    if touch and not announced:
         await touch_run(store, ref, at)
-    return Submitted(run_id, created=True)
+    return Submitted(run_id, created=created)
 
 
 async def touch_run(store: Store, ref: Ref, at: dt.datetime) -> bool:

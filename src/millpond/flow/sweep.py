@@ -6,17 +6,19 @@ change of the run, which is an event, which a worker takes up; nothing is worked
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Container
+from collections.abc import AsyncIterator, Callable, Collection
 
 import msgspec
 
 from millpond import timestamps
+from millpond.errors import StoreError
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.claims import Applied, Claims
 from millpond.flow.run import COLLECTION, Survey
 from millpond.flow.submit import touch_run
 from millpond.flow.transitions import Change, Refusal
+from millpond.log import Log
 from millpond.model import Document, Ref
 from millpond.ports import StoreWithCatalog
 
@@ -24,12 +26,14 @@ _PAGE = 200
 
 
 class SweepReport(msgspec.Struct):
-    """How many runs were looked at, and what was done."""
+    """Which steps were looked for in how many runs, and what was done; `left` are runs that could not be mended."""
 
+    types: list[str]
     runs: int = 0
     reclaimed: int = 0
     failed: int = 0
     announced: int = 0
+    left: int = 0
 
 
 async def each_run(store: StoreWithCatalog) -> AsyncIterator[tuple[str, Document]]:
@@ -47,7 +51,8 @@ class Sweep:
         *,
         store: StoreWithCatalog,
         claims: Claims,
-        types: Container[str],
+        log: Log,
+        types: Collection[str],
         attempts_max: int,
         budget_s: float,
         wall_clock: Callable[[], int],
@@ -56,6 +61,7 @@ class Sweep:
     ) -> None:
         self._store = store
         self._claims = claims
+        self._log = log
         self._types = types
         self._attempts_max = attempts_max
         self._budget_s = budget_s
@@ -63,13 +69,20 @@ class Sweep:
         self._raise_event = raise_event
 
     async def sweep(self) -> SweepReport:
-        """Look at every run once. Raises StoreError; what was done until then stays done."""
-        report = SweepReport()
+        """Look at every run once. Raises StoreError where they cannot be listed; what was done stays done."""
+        report = SweepReport(types=sorted(self._types))
         async for run_id, run in each_run(self._store):
             report.runs += 1
             found = runs.survey(run, self._types, self._wall_clock())
             if isinstance(found, Survey):
-                await self._mend(run_id, found, report)
+                try:
+                    await self._mend(run_id, found, report)
+                except StoreError as error:
+                    # This run only; those behind it may be mended.
+                    report.left += 1
+                    self._log.note(
+                        "ERROR", f"the run could not be swept: {error}", runId=run_id, reason="sweep_failed"
+                    )
         return report
 
     async def _mend(self, run_id: str, found: Survey, report: SweepReport) -> None:

@@ -22,6 +22,8 @@ from millpond.model import Document
 Fields = dict[tuple[str, ...], Any]
 CODE_CHARS_MAX = 100
 MESSAGE_CHARS_MAX = 1_000
+# More than any limit: a number somebody else wrote must not grow into one that no document holds.
+ATTEMPTS_BELIEVED = 1_000_000
 
 
 class Change(NamedTuple):
@@ -65,13 +67,14 @@ def claim(
         return Refusal(RUN_NOT_FOUND, "the run, or this step of it, is gone")
     lease = runs.lease_of(step)
     if lease is not None and lease.token == bid.token:
-        return Change(RUNNING, {}, lease.attempt)
+        # Ours already: its reply was lost. The lease starts now, since only now we know.
+        return renew(run, step_id, bid, now)
     if step["status"] == READY and runs.type_of(step) in types:
         waits_for = runs.unmet(step, run["steps"])
         if waits_for:
             return Refusal(STEP_BLOCKED, f"waits for {_listed(waits_for)}")
         return _claimed(run_id, step_id, step, _attempts_before(step) + 1, bid, now)
-    if lease is not None and lease.until <= now and runs.type_of(step) in types:
+    if lease is not None and lease.is_over(now) and runs.type_of(step) in types:
         if lease.attempt >= bid.attempts_max:
             return _exhausted(step_id, lease, now)
         return _claimed(run_id, step_id, step, lease.attempt + 1, bid, now)
@@ -96,21 +99,29 @@ def fail(run: Document | None, step_id: str, token: str, code: str, message: str
     return _finalised(run, step_id, token, FAILED, {"error": error}, now)
 
 
-def give_back(run: Document | None, step_id: str, token: str, now: int) -> Change | Refusal:
-    """RUNNING → READY: we stop before the work is done, and somebody else may begin at once."""
-    lease = _own_lease(run, step_id, token)
+def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts: bool) -> Change | Refusal:
+    """RUNNING → READY: we stop before the work is done, and somebody else may begin at once.
+
+    An attempt that `counts` may have been the last. A deployment is nobody's failed attempt, and does not.
+    """
+    lease = _own_lease(run, step_id, bid.token)
     if lease is None:
         return _claim_lost(run, step_id)
-    # It does not count: a deployment is nobody's failed attempt.
-    return _returned(step_id, lease, lease.attempt - 1, now)
+    if not counts:
+        return _returned(step_id, lease, lease.attempt - 1, now)
+    return _next_attempt(step_id, lease, bid.attempts_max, now)
 
 
 def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Change | Refusal:
     """RUNNING whose lease is over → READY for whoever comes next, or FAILED where that was the last attempt."""
     step = _step_of(run, step_id)
     lease = None if step is None else runs.lease_of(step)
-    if lease is None or lease.until > now:
+    if lease is None or not lease.is_over(now):
         return Refusal(NOT_EXPIRED, "the step does not run, or its lease still holds")
+    return _next_attempt(step_id, lease, attempts_max, now)
+
+
+def _next_attempt(step_id: str, lease: Lease, attempts_max: int, now: int) -> Change:
     if lease.attempt >= attempts_max:
         return _exhausted(step_id, lease, now)
     return _returned(step_id, lease, lease.attempt, now)
@@ -171,7 +182,7 @@ def _attempts_before(step: Document) -> int:
     if not isinstance(claim, dict) or claim.get("token") is not None:
         return 0
     attempt = claim.get("attempt")
-    return attempt if type(attempt) is int and attempt > 0 else 0
+    return min(attempt, ATTEMPTS_BELIEVED) if type(attempt) is int and attempt > 0 else 0
 
 
 def _own_lease(run: Document | None, step_id: str, token: str) -> Lease | None:

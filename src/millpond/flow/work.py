@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from millpond.concurrency import in_thread
-from millpond.errors import InternalError, StepFailed, StoreError
-from millpond.flow.step import StepContext, StepFunction
+from millpond.errors import InternalError, StepFailed, StoreError, Unavailable
+from millpond.flow.step import ClaimLost, StepContext, StepFunction
 from millpond.flow.transitions import Refusal
 from millpond.model import Document
 from millpond.shape import find_fault
@@ -34,7 +34,7 @@ class Failed(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Somebody else has the step now."""
+    """Somebody else has the step now, or may have."""
 
     text: str
 
@@ -86,6 +86,8 @@ async def work(
     function: StepFunction, context: StepContext, keeper: LeaseKeeper, max_s: float, stopping: asyncio.Event
 ) -> Ending:
     """How the work ended. Work that is given up is cancelled; a thread cannot be, and its result is not used."""
+    if stopping.is_set():
+        return Interrupted()
     working = asyncio.ensure_future(_run(function, context))
     keeping = asyncio.ensure_future(keeper.keep())
     stop = asyncio.ensure_future(stopping.wait())
@@ -103,14 +105,18 @@ async def work(
             task.cancel()
 
 
-async def _run(function: StepFunction, context: StepContext) -> Succeeded | Failed:
+async def _run(function: StepFunction, context: StepContext) -> Succeeded | Failed | Lost:
     try:
-        outputs = await _call(function, context)
+        return _checked(await _call(function, context))
+    except ClaimLost:
+        return Lost("the lease is over, and could not be renewed")
+    except Unavailable:
+        # An outage is no fault of the step's; by now its lease is over, too.
+        return Lost("the store was away for longer than the lease")
     except StepFailed as failed:
         return Failed(_text(failed.code), _text(failed), str(InternalError(failed)))
     except BaseException as error:  # noqa: BLE001 - also sys.exit() and a cancellation: no step leaves itself RUNNING
         return Failed(STEP_ERROR, f"{type(error).__name__}: {_text(error)}", str(InternalError(error)))
-    return _checked(outputs)
 
 
 async def _call(function: StepFunction, context: StepContext) -> Any:

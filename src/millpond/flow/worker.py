@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from millpond.errors import Overloaded
+from millpond.errors import Overloaded, Unavailable
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.assignment import SHUTTING_DOWN, Assignment, Workplace
@@ -24,6 +24,8 @@ from millpond.flow.transitions import Bid, Change, Refusal
 from millpond.metrics import Metrics
 from millpond.model import Document, Ref
 from millpond.ports import Store
+
+UNDECIDED_MAX = 1_000
 
 
 class FlowWorker:
@@ -48,6 +50,8 @@ class FlowWorker:
         self._slots = asyncio.Semaphore(place.settings.flow_steps_at_once)
         self._waiting = 0
         self.running = 0
+        # Tokens of claims that nobody knows whether they were made.
+        self._undecided: dict[tuple[str, str], str] = {}
         self._at_rest = asyncio.Event()
         self._at_rest.set()
         self.accepting = True
@@ -90,7 +94,8 @@ class FlowWorker:
             async with self._slot():
                 if not self.accepting:
                     return result.ends(Outcome.RETRY, SHUTTING_DOWN, "the server is shutting down")
-                return await self._claim(event, result)
+                with self._at_work():
+                    return await self._claim(event, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event must be answered, and come again
             result = result.undone_by(error)
             if result.reason == "internal_error":
@@ -137,13 +142,20 @@ class FlowWorker:
     async def _claim(self, event: FlowEvent, picked: FlowResult) -> FlowResult:
         place, run_id, step_id = self._place, event.run_id, str(picked.step_id)
         lease_us = round(place.settings.flow_lease_s * 1e6)
-        bid = Bid(self._owner, self._new_token(), lease_us, place.settings.flow_attempts_max)
+        token = self._undecided.pop((run_id, step_id), None) or self._new_token()
+        bid = Bid(self._owner, token, lease_us, place.settings.flow_attempts_max)
 
         def decide(run: Document | None, now: int) -> Change | Refusal:
             return transitions.claim(run, run_id, step_id, self._steps, bid, now)
 
         asked_at = place.wall_clock()
-        claimed = await place.claims.apply(run_id, decide, place.settings.firestore_retry_max_total_s)
+        try:
+            claimed = await place.claims.apply(run_id, decide, place.settings.firestore_retry_max_total_s)
+        except Unavailable:
+            # It may have been made. When the event comes again, the same token tells that it is ours.
+            if len(self._undecided) < UNDECIDED_MAX:
+                self._undecided[run_id, step_id] = token
+            raise
         if isinstance(claimed, Refusal):
             if claimed.reason != transitions.LOST_RACE:
                 return picked.ends(Outcome.NOOP, claimed.reason, claimed.text)
@@ -155,8 +167,7 @@ class FlowWorker:
             return picked.ends(Outcome.FAILED, "attempts_exhausted", text, severity="ERROR")
         self._lines.claimed(event, picked, attempt)
         function = self._steps[runs.type_of(claimed.run["steps"][step_id])]
-        with self._at_work():
-            return await Assignment(place, picked, bid, claimed, asked_at).carry_out(function)
+        return await Assignment(place, picked, bid, claimed, asked_at).carry_out(function)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -9,18 +9,23 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from millpond import timestamps
 from millpond.errors import MalformedEnvelope, json_type
 from millpond.flow.event import EventData
 from millpond.model import Document
+from millpond.shape import INTEGER_MAX, INTEGER_MIN
 from millpond.stores.firestore_values import decode_fields
 
 REASON = "malformed_event"
 NO_DATA = EventData(None, None)
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DOUBLE = re.compile(r"-?Infinity|NaN|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def decode_protobuf(data: bytes) -> EventData:
@@ -63,6 +68,8 @@ def from_json(data: Any) -> EventData:
         raise MalformedEnvelope(f"value.name must be text, not {json_type(name)}", REASON)
     try:
         return EventData(name or None, _fields(document))
+    except RecursionError:
+        raise MalformedEnvelope("the data nests too deep", REASON) from None
     except (ValueError, TypeError, OverflowError, binascii.Error):
         raise MalformedEnvelope("value.fields holds a value that is not what its type says", REASON) from None
 
@@ -74,7 +81,8 @@ def _object(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def _fields(holder: Mapping[str, Any]) -> Document:
-    fields = _object(holder.get("fields") or {}, "fields")
+    given = holder.get("fields")
+    fields = _object({} if given is None else given, "fields")
     return {name: _value(fields[name]) for name in sorted(fields)}
 
 
@@ -87,41 +95,59 @@ def _value(value: Any) -> Any:
     return None
 
 
-def _time(content: str) -> dt.datetime:
-    parsed = dt.datetime.fromisoformat(content)
-    if parsed.tzinfo is None:
-        raise ValueError(content)
-    return parsed.astimezone(dt.UTC)
-
-
-def _boolean(content: Any) -> bool:
-    if not isinstance(content, bool):
+def _integer(content: Any) -> int:
+    # As text, because JSON's numbers do not hold 64 bits everywhere.
+    value = int(content) if isinstance(content, str) and _INTEGER.fullmatch(content) else content
+    if type(value) is not int or not INTEGER_MIN <= value <= INTEGER_MAX:
         raise TypeError(content)
-    return content
+    return value
 
 
-def _text(content: Any) -> str:
-    if not isinstance(content, str):
+def _double(content: Any) -> float:
+    if isinstance(content, str) and _DOUBLE.fullmatch(content):
+        return float(content)
+    if isinstance(content, int | float) and not isinstance(content, bool):
+        return float(content)
+    raise TypeError(content)
+
+
+def _time(content: Any) -> dt.datetime:
+    if not isinstance(content, str) or not timestamps.RFC3339.fullmatch(content):
         raise TypeError(content)
-    return content
+    return dt.datetime.fromisoformat(content.upper()).astimezone(dt.UTC)
+
+
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    def decode(content: Any) -> Any:
+        if type(content) is not kind:
+            raise TypeError(content)
+        return content
+
+    return decode
 
 
 def _place(content: Any) -> Document:
     place = _object(content, "geoPointValue")
-    return {name: float(place.get(name, 0.0)) for name in ("latitude", "longitude")}
+    return {name: _double(place.get(name, 0.0)) for name in ("latitude", "longitude")}
+
+
+def _list(content: Any) -> list[Any]:
+    values = _object(content, "arrayValue").get("values")
+    if values is not None and not isinstance(values, list):
+        raise TypeError(values)
+    return [_value(item) for item in values or ()]
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "nullValue": lambda _: None,
-    "booleanValue": _boolean,
-    # As text, because JSON's numbers do not hold 64 bits.
-    "integerValue": int,
-    "doubleValue": float,
+    "booleanValue": _exactly(bool),
+    "integerValue": _integer,
+    "doubleValue": _double,
     "timestampValue": _time,
-    "stringValue": _text,
+    "stringValue": _exactly(str),
     "bytesValue": lambda content: base64.b64decode(content, validate=True),
-    "referenceValue": _text,
+    "referenceValue": _exactly(str),
     "geoPointValue": _place,
-    "arrayValue": lambda content: [_value(item) for item in _object(content, "arrayValue").get("values") or []],
+    "arrayValue": _list,
     "mapValue": lambda content: _fields(_object(content, "mapValue")),
 }

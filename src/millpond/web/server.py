@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -38,6 +39,8 @@ from millpond.web.direct import PUSH_PATH, DirectProtocol
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
+# Everything is closed: what is left, such as a step that will not be cancelled, has this long to end.
+LEAVE_S = 0.5
 _BACKLOG = 2_048
 # How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
 # statement. At Python's 5 ms a flood of requests, even refused ones, would hold up the commits that make room.
@@ -92,8 +95,11 @@ def serve(
         endpoint = PushEndpoint if source is None else _NoPush
         push = endpoint(service.engine, service.log, service.metrics, guard)
         _print_welcome(settings, url, source)
-        uvloop.run(_serve(service, listener, build_app(service, push), push, source))
-        fine = source is None or not source.failed
+        leave = threading.Timer(LEAVE_S, lambda: os._exit(0 if _is_fine(source) else 1))
+        leave.daemon = True
+        uvloop.run(_serve(service, listener, build_app(service, push), push, source, leave.start))
+        leave.cancel()
+        fine = _is_fine(source)
         if service.log.is_stuck or has_threads():
             # Nobody reads standard output, and the interpreter would wait for ever to flush it; or a step that was
             # given back still runs, and must not run into an interpreter that is being taken down.
@@ -104,8 +110,17 @@ def serve(
     return fine
 
 
+def _is_fine(source: Source | None) -> bool:
+    return source is None or not source.failed
+
+
 async def _serve(
-    service: Service, listener: socket.socket, app: App, push: PushEndpoint, source: Source | None
+    service: Service,
+    listener: socket.socket,
+    app: App,
+    push: PushEndpoint,
+    source: Source | None,
+    on_closed: Callable[[], None],
 ) -> None:
     _log_through(service)
     config = uvicorn.Config(
@@ -155,6 +170,7 @@ async def _serve(
     for task in background:
         task.cancel()
     await service.close()
+    on_closed()
 
 
 def _calm_collector() -> None:

@@ -1,0 +1,45 @@
+"""What steps read with: the store, asked again while it is away. A step must not fail because of an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from millpond.concurrency import doubled_s
+from millpond.errors import Unavailable
+from millpond.flow.claims import Pauses
+from millpond.flow.step import Documents
+from millpond.model import Ref, Snapshot
+
+T = TypeVar("T")
+
+
+class PatientDocuments:
+    def __init__(self, inner: Documents, pauses: Pauses, budget_s: float) -> None:
+        self._inner = inner
+        self._pauses = pauses
+        self._budget_s = budget_s
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        return await self._patiently(lambda: self._inner.read(refs))
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        return await self._patiently(lambda: self._inner.list_documents(collection, limit, after))
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Raises Unavailable only after the whole budget."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + self._budget_s
+        failures = 0
+        while True:
+            try:
+                return await call()
+            except Unavailable:
+                pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
+                pause_s *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, no secret
+                if loop.time() + pause_s >= give_up_at:
+                    raise
+                failures += 1
+            await asyncio.sleep(pause_s)
