@@ -26,9 +26,9 @@ _HEAD = """\
 # Settings
 
 Every setting is an environment variable, and every one has a default: with none set, `millpond serve` listens on
-127.0.0.1:8080 and keeps its documents in `var/millpond.db`. `--host`, `--port`, `--store` and `--views` win over
-the environment. A value that is not allowed is refused before anything starts, with the setting's name, the value
-and what is allowed:
+127.0.0.1:8080 and keeps its documents in `var/millpond.db`. `--host`, `--port`, `--store`, `--views` and `--steps`
+win over the environment. A value that is not allowed is refused before anything starts, with the setting's name,
+the value and what is allowed:
 
 ```
 {example}

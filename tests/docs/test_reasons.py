@@ -9,10 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src" / "millpond").rglob("*.py"))
-PAGES = [ROOT / "docs" / "ordering.md", ROOT / "docs" / "http-api.md"]
+PAGES = [ROOT / "docs" / name for name in ("ordering.md", "http-api.md", "flow.md")]
 # Where in a call the reason stands, by what is called.
 _POSITIONS = {
-    **dict.fromkeys(("Verdict", "Result", "unsettled", "failure", "refuse", "RequestFault"), 1),
+    **dict.fromkeys(("Verdict", "Result", "unsettled", "failure", "refuse", "RequestFault", "ends"), 1),
     **dict.fromkeys(("Poison", "InvalidEvent", "MalformedEnvelope", "UnroutableEvent"), 1),
     "_expire": 2,
 }
@@ -102,7 +102,7 @@ def words_in_pages() -> set[str]:
 
 
 def test_every_reason_is_explained() -> None:
-    """A word somebody finds in a log or an answer stands in docs/ordering.md or docs/http-api.md."""
+    """A word somebody finds in a log or an answer stands on one of three pages."""
     known = words_in_pages()
     assert {word: source for word, source in reasons_in_code().items() if word not in known} == {}
 
@@ -132,5 +132,6 @@ def test_the_search_finds_every_way_a_reason_is_written() -> None:
         "headers_too_large": "refused by the connection",
         "unauthorized": "refused by the API",
         "write_refused": "in a dictionary",
+        "step_succeeded": "the end of a step",
     }
     assert forms.keys() - reasons_in_code().keys() == set()

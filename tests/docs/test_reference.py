@@ -10,6 +10,8 @@ import msgspec
 
 from millpond import settings_table
 from millpond.errors import UnroutableEvent
+from millpond.flow.service import Flow
+from millpond.ingress.events import EVENTS_PATH
 from millpond.ingress.push import Refusal
 from millpond.letters import in_store
 from millpond.log import MessageLine
@@ -18,6 +20,7 @@ from millpond.model import Delivery
 from millpond.route import Item
 from millpond.service import Service
 from millpond.web.api import Api
+from millpond.web.flow_api import FlowApi
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "millpond"
@@ -34,9 +37,10 @@ def listed(text: str) -> set[str]:
 
 
 def test_every_metric_is_listed() -> None:
-    """And none that is gone; the gauge of the waiting room is added by the service."""
+    """And none that is gone; the gauges are added by the service."""
     metrics = Metrics()
     metrics.watch("millpond_waiting_messages", "", lambda: 0)
+    metrics.watch("millpond_flow_steps_running", "", lambda: 0)
     rendered = set(re.findall(r"^# TYPE (\S+)", metrics.render().decode(), flags=re.MULTILINE))
     named = {word.partition("{")[0] for word in listed(page("logs-and-metrics.md"))}
     assert {word for word in named if word.startswith("millpond_")} == rendered
@@ -57,7 +61,8 @@ def test_every_field_of_a_letter_is_listed() -> None:
 def test_every_path_is_listed() -> None:
     """The API's paths are in the table of endpoints."""
     text = page("http-api.md")
-    paths = [route.path for route in Api(cast("Service", None)).routes()]
+    routes = [*Api(cast("Service", None)).routes(), *FlowApi(cast("Flow", None)).routes()]
+    paths = [EVENTS_PATH, *(route.path for route in routes)]
     assert [path for path in paths if not re.search(rf"`[A-Z]+ {re.escape(path)}`", text)] == []
 
 
@@ -75,7 +80,7 @@ def test_every_module_is_on_the_map() -> None:
 def test_no_setting_is_named_that_is_gone() -> None:
     """Whatever looks like a setting on a page of ours is one, or a variable of the platform."""
     known = {setting.name for setting in settings_table.TABLE} | {"K_SERVICE", "K_REVISION", "GIT_SHA"}
-    pages = ("ordering", "architecture", "http-api", "letters", "logs-and-metrics", "glossary")
+    pages = ("ordering", "architecture", "http-api", "letters", "logs-and-metrics", "glossary", "limits")
     named = {
         word for name in pages for word in re.findall(r"`([A-Z]+(?:_[A-Z]+)+)(?:=[^`]*)?`", page(f"{name}.md"))
     }

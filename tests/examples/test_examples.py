@@ -31,18 +31,34 @@ def wheel_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])}
 
 
-def example_from_docs() -> str:
-    page = (ROOT / "docs" / "views.md").read_text()
-    found = re.search(r"<!-- example: parcels.py -->\n```python\n(.*?)```", page, re.DOTALL)
+def example_from_docs(page: str = "views", name: str = "parcels") -> str:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    found = re.search(rf"<!-- example: {name}.py -->\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None
     return found[1]
 
 
-def test_the_docs_show_the_example_as_it_is() -> None:
-    """Whoever copies from the page gets the file, and it stays under fifteen lines of code."""
-    code = example_from_docs()
-    assert code == (ROOT / "examples" / "parcels.py").read_text()
-    assert len([line for line in code.splitlines() if line.strip()]) < 15
+@pytest.mark.parametrize(("page", "name", "lines_max"), [("views", "parcels", 14), ("flow", "invoices", 9)])
+def test_the_docs_show_the_example_as_it_is(page: str, name: str, lines_max: int) -> None:
+    """Whoever copies from the page gets the file: under fifteen lines of code for a view, under ten for a step."""
+    code = example_from_docs(page, name)
+    assert code == (ROOT / "examples" / f"{name}.py").read_text()
+    assert len([line for line in code.splitlines() if line.strip()]) <= lines_max
+
+
+def test_a_step_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_environment: dict[str, str]) -> None:
+    """Copied into an empty folder with its run: the first step adds up, the second says why it cannot."""
+    (tmp_path / "invoices.py").write_text(example_from_docs("flow", "invoices"))
+    run = (ROOT / "examples" / "flow_invoice.json").read_text()
+    command = [sys.executable, "-m", "millpond", "flow", "run-local", "-", "--steps", "invoices", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=wheel_environment, input=run, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    steps = json.loads(done.stdout)["data"]["steps"]
+    assert (steps["1-add-up"]["status"], steps["1-add-up"]["outputs"]) == ("SUCCEEDED", {"total": 41})
+    assert (steps["2-again"]["status"], steps["2-again"]["error"]["code"]) == ("FAILED", "EMPTY_INVOICE")
+    assert not (tmp_path / "var").exists()
 
 
 def test_a_view_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_environment: dict[str, str]) -> None:

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from millpond.cli import exits
-from millpond.cli.flow_file import decode_run, print_steps, steps_option
+from millpond.cli.flow_file import decode_run, print_steps
 from millpond.cli.flow_local import run_local
 from millpond.cli.local import open_for_reading, open_service, refuse_memory
-from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import clean, print_json, print_line, print_note
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
@@ -27,7 +27,7 @@ from millpond.settings import Settings
 _TIMEOUT_S = 30.0
 
 
-@click.group()
+@click.group(epilog=example("millpond flow submit run.json", "millpond flow show RUN_ID", "millpond flow sweep"))
 def flow() -> None:
     """Submit flow runs, look at them, and look after them."""
 

@@ -7,7 +7,6 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from millpond.cli.options import setting_option
 from millpond.cli.output import Column, clean, print_line, print_table
 from millpond.flow.run import type_of
 from millpond.model import Document
@@ -20,9 +19,6 @@ _STEPS = (
     Column("started"),
     Column("finished"),
     Column("result", clip=True),
-)
-steps_option = setting_option(
-    "--steps", "STEPS", "MODULE", "Module with steps of your own; several by comma (instead of $STEPS)."
 )
 
 

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import click
 
 from millpond.cli import exits
-from millpond.cli.flow_file import decode_run, print_steps, steps_option
-from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.flow_file import decode_run, print_steps
+from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import print_json
 from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent

@@ -32,6 +32,9 @@ store_option = setting_option("--store", "STORE", "STORE", "The store: sqlite:PA
 views_option = setting_option(
     "--views", "VIEWS", "MODULE", "Module with views of your own; several by comma (instead of $VIEWS)."
 )
+steps_option = setting_option(
+    "--steps", "STEPS", "MODULE", "Module with steps of your own; several by comma (instead of $STEPS)."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 
 

@@ -8,7 +8,7 @@ import re
 import click
 
 from millpond.cli import exits
-from millpond.cli.options import example, load_settings, setting_option, store_option, views_option
+from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
 from millpond.errors import MillpondError, SettingsError, missing_extra
 from millpond.service import Service
@@ -37,6 +37,7 @@ _SUBSCRIPTION = re.compile(r"(projects/[a-z0-9.:-]+/subscriptions/)?(?!goog)[A-Z
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
 @store_option
 @views_option
+@steps_option
 @click.pass_context
 def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
     """Run the service on messages it pulls from Pub/Sub.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from millpond.cli import exits
-from millpond.cli.options import example, load_settings, setting_option, store_option, views_option
+from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
 from millpond.errors import MillpondError
 from millpond.web import server
@@ -16,6 +16,7 @@ from millpond.web import server
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
 @store_option
 @views_option
+@steps_option
 @click.pass_context
 def serve(ctx: click.Context) -> None:
     """Run the service until it is told to stop.

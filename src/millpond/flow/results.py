@@ -48,6 +48,10 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
         shown = {"outcome": self.outcome, "reason": self.reason, "runId": self.run_id, "stepId": self.step_id}
         return {**shown, "error": self.text} if self.outcome is Outcome.RETRY else shown
 
+    def of_step(self, step_id: str) -> FlowResult:
+        """The same, about this step. How it ends is not known yet."""
+        return msgspec.structs.replace(self, step_id=step_id)
+
     def ends(self, outcome: Outcome, reason: str, text: str, **more: Any) -> FlowResult:
         """The same run and step, and how it ended."""
         return msgspec.structs.replace(self, outcome=outcome, reason=reason, text=text, **more)

@@ -116,7 +116,7 @@ class FlowWorker:
         self._lines.steps(event, found, flow_key)
         # Work that somebody left unfinished comes after work that nobody began.
         for step_id in (*found.ready, *found.expired):
-            return result.ends(Outcome.NOOP, "picked", "", step_id=step_id)
+            return result.of_step(step_id)
         if found.blocked:
             result = result.ends(result.outcome, result.reason, "every READY step waits for others")
         if found.invalid:
