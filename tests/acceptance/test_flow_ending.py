@@ -49,8 +49,7 @@ def test_steps_that_will_not_stop_are_given_back_in_time(start: Start, tmp_path:
     show = [sys.executable, "-m", "millpond", "flow", "show", "r", "--json", "--store", f"sqlite:{server.store}"]
     shown = subprocess.run(show, env=clean_environment({}), cwd=tmp_path, capture_output=True, check=True).stdout
     steps = json.loads(shown)["data"]["steps"]
-    assert {name: (found["status"], found["claim"]["attempt"]) for name, found in steps.items()} == dict.fromkeys(
-        TYPES, ("READY", 0)
-    )
+    ended = {name: (found["status"], found["claim"]["attempt"]) for name, found in steps.items()}
+    assert ended == dict.fromkeys(TYPES, ("READY", 0))
     again = start(tmp_path)
     assert again.get("/ready").status == 200

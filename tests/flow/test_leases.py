@@ -17,6 +17,8 @@ from millpond.flow.step import StepContext
 from millpond.model import Document, Ref
 
 SHORT_S = 0.15
+# What the claim of another worker differs in.
+OTHERS = {"token": "other", "attempt": 2}
 
 
 def lease_end(found: Document) -> int:
@@ -60,7 +62,7 @@ def test_a_worker_whose_claim_was_taken_over_stops(store: WatchedStore, run: Run
         async def work(context: StepContext) -> None:
             other = FlowBench(store, {"CHART_EXPORT": finish})
             other.now = bench.now + SECOND
-            others.append(await other.send_current("r"))
+            others.append(asyncio.ensure_future(other.send_current("r")))
             try:
                 await asyncio.sleep(10)
             finally:
@@ -76,10 +78,33 @@ def test_a_worker_whose_claim_was_taken_over_stops(store: WatchedStore, run: Run
         result = await bench.send_current("r")
         await asyncio.sleep(0)
         assert (result.outcome, result.reason) == (Outcome.LOST_RACE, "claim_lost")
-        assert (others[0].outcome, lost) == (Outcome.SUCCEEDED, [True])
+        assert ((await others[0]).outcome, lost) == (Outcome.SUCCEEDED, [True])
         found = await bench.step_of("r", "a")
         assert (found["status"], found["outputs"]) == ("SUCCEEDED", {"by": "the other"})
         assert found["claim"]["attempt"] == 2
+
+    run(scenario())
+
+
+def test_a_worker_does_not_renew_the_lease_of_another(store: WatchedStore, run: Run[Any]) -> None:
+    """Somebody took the step over and works on it: our renewal finds out, changes nothing, and our work ends."""
+
+    async def scenario() -> None:
+        async def work(_: StepContext) -> None:
+            theirs = claimed_by_a_ghost(bench, **OTHERS, leaseUntil=until)["claim"]
+            await bench.patch("r", {("steps", "a", "claim"): theirs})
+            await asyncio.sleep(5)
+
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
+        until = timestamps.to_datetime(bench.now + LEASE_S * SECOND)
+        await bench.put("r", flow_run(a=step()))
+        assert (await bench.send_current("r")).reason == "claim_lost"
+        found = await bench.step_of("r", "a")
+        assert (found["status"], found["claim"]["token"], found["claim"]["leaseUntil"]) == (
+            "RUNNING",
+            "other",
+            until,
+        )
 
     run(scenario())
 
@@ -93,7 +118,7 @@ def test_a_zombies_finalise_is_refused(store: WatchedStore, run: Run[Any], then:
             if then == "gone":
                 await bench.patch("r", {("steps",): {}})
             else:
-                claim = {"owner": "other", "token": "other", "attempt": 2}
+                claim = claimed_by_a_ghost(bench, **OTHERS)["claim"]
                 await bench.patch("r", {("steps", "a", "status"): then, ("steps", "a", "claim"): claim})
             seen.append(await bench.run_of("r"))
             return {"late": True}
