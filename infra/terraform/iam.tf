@@ -1,4 +1,5 @@
-# Three accounts, each with what it needs and on nothing wider than it needs it. Nobody has a key.
+# Three accounts, each with what it needs and on nothing wider than it needs it; three more are in flow.tf. Nobody
+# has a key.
 
 # Who the push service is.
 resource "google_service_account" "runtime" {
@@ -27,6 +28,7 @@ locals {
   processes = merge(
     { runtime = google_service_account.runtime.member },
     { for account in google_service_account.pull : "pull" => account.member },
+    { for account in google_service_account.flow : "flow" => account.member },
   )
   # Pairs of process and subscription, where poison is published to the DLQ.
   burials = var.letters == "topic" ? merge(

@@ -17,3 +17,13 @@ output "dlq_subscriptions" {
   description = "Where to look for what could not be delivered."
   value       = { for name, subscription in google_pubsub_subscription.dlq : name => subscription.id }
 }
+
+output "artifacts_bucket" {
+  description = "Where steps put their files; null without flow_worker."
+  value       = one(google_storage_bucket.artifacts[*].name)
+}
+
+output "flow_subscription" {
+  description = "The subscription Eventarc made for flow runs, to have its deadline changed; null without flow_worker."
+  value       = one(google_eventarc_trigger.flow[*].transport[0].pubsub[0].subscription)
+}

@@ -52,7 +52,7 @@ variable "pull_instances" {
 }
 
 variable "protected" {
-  description = "Refuse to delete services and database, and keep seven days of database history."
+  description = "Refuse to delete services, database and files, and keep seven days of their history."
   type        = bool
 }
 
@@ -156,9 +156,61 @@ variable "memory" {
 }
 
 variable "ingress" {
-  description = "Who reaches the push service at all: INGRESS_TRAFFIC_INTERNAL_ONLY lets Pub/Sub of this project in; INGRESS_TRAFFIC_ALL lets operators use the API from outside. Either way IAM decides."
+  description = "Who reaches the push service and the flow-run worker at all: INGRESS_TRAFFIC_INTERNAL_ONLY lets Pub/Sub and Eventarc of this project in; INGRESS_TRAFFIC_ALL lets operators use the API from outside. Either way IAM decides."
   type        = string
   default     = "INGRESS_TRAFFIC_INTERNAL_ONLY"
+}
+
+variable "flow_worker" {
+  description = "Make the flow-run worker: a service, its trigger, a bucket and the sweep. docs/deploy.md, Flow runs."
+  type        = bool
+  default     = false
+}
+
+variable "flow_steps" {
+  description = "STEPS: modules in the image with steps of your own, for the worker and the sweep."
+  type        = list(string)
+  default     = []
+}
+
+variable "flow_concurrency" {
+  description = "FLOW_STEPS_AT_ONCE: steps at once per flow instance; also its requests at once."
+  type        = number
+  default     = 4
+
+  validation {
+    condition     = var.flow_concurrency >= 1 && var.flow_concurrency <= 1000
+    error_message = "Must be 1 to 1000."
+  }
+}
+
+variable "flow_max_instances" {
+  description = "Most flow instances. Together they work on flow_concurrency times as many steps."
+  type        = number
+  default     = 4
+}
+
+variable "flow_memory" {
+  description = "Memory of a flow instance: for the steps, and for each file until it is in the bucket."
+  type        = string
+  default     = "1Gi"
+}
+
+variable "charts_default_timezone" {
+  description = "CHARTS_DEFAULT_TIMEZONE."
+  type        = string
+  default     = "UTC"
+}
+
+variable "artifacts_days" {
+  description = "Days until a file that a step made is deleted."
+  type        = number
+  default     = 90
+
+  validation {
+    condition     = var.artifacts_days >= 1
+    error_message = "At least 1: 0 would delete files as they are made."
+  }
 }
 
 variable "verify_push" {
@@ -180,7 +232,7 @@ variable "publishers" {
 }
 
 variable "operators" {
-  description = "Members who may call the push service's API and read the DLQs."
+  description = "Members who may call the API, of the push service and the flow-run worker, and read the DLQs."
   type        = set(string)
   default     = []
 }

@@ -5,8 +5,9 @@ terraform {
 
   required_providers {
     google = {
-      source  = "hashicorp/google"
-      version = ">= 6.50, < 8.0"
+      source = "hashicorp/google"
+      # 7.5 mounts buckets for a user other than root.
+      version = ">= 7.5, < 8.0"
     }
   }
 
@@ -26,13 +27,21 @@ data "google_project" "this" {
 }
 
 resource "google_project_service" "required" {
-  for_each = toset([
-    "firestore.googleapis.com",
-    "iam.googleapis.com",
-    "pubsub.googleapis.com",
-    "run.googleapis.com",
-    "secretmanager.googleapis.com",
-  ])
+  for_each = toset(concat(
+    [
+      "firestore.googleapis.com",
+      "iam.googleapis.com",
+      "pubsub.googleapis.com",
+      "run.googleapis.com",
+      "secretmanager.googleapis.com",
+    ],
+    var.flow_worker ? [
+      "cloudscheduler.googleapis.com",
+      "eventarc.googleapis.com",
+      "eventarcpublishing.googleapis.com",
+      "storage.googleapis.com",
+    ] : [],
+  ))
 
   service = each.key
   # Others in the project may use them too.

@@ -98,7 +98,8 @@ def test_a_worker_does_not_renew_the_lease_of_another(store: WatchedStore, run: 
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
         until = timestamps.to_datetime(bench.now + LEASE_S * SECOND)
         await bench.put("r", flow_run(a=step()))
-        assert (await bench.send_current("r")).reason == "claim_lost"
+        async with asyncio.timeout(3):
+            assert (await bench.send_current("r")).reason == "claim_lost"
         found = await bench.step_of("r", "a")
         assert (found["status"], found["claim"]["token"], found["claim"]["leaseUntil"]) == (
             "RUNNING",
