@@ -8,6 +8,7 @@
     │  └─ InvalidEvent          a view, or the decoder, refuses its content
     ├─ ViewError                a view's own bug: retry, and bury the message once it is old
     ├─ InvalidRun               a flow run that is not stored: 400
+    │  └─ RunExists             because another has its id: 409
     ├─ StepFailed               a step of a flow run says that it failed: FAILED with its code
     ├─ StoreError
     │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
@@ -83,6 +84,12 @@ class InvalidRun(MillpondError):
     """A flow run cannot be taken as it is. Nothing is stored."""
 
     reason = "invalid_run"
+
+
+class RunExists(InvalidRun):
+    """Another run has this id."""
+
+    reason = "run_exists"
 
 
 class StepFailed(MillpondError):

@@ -54,7 +54,8 @@ class _Host:
         threading.Thread(target=self._loop.run_forever, name="millpond", daemon=True).start()
         self._store, self.flow = self._run(self._open(settings))
         self._watching = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
-        atexit.register(self.close)
+        # Before the threads that stores work in are shut down, which is before ordinary exit functions run.
+        getattr(threading, "_register_atexit", atexit.register)(self.close)
 
     async def _open(self, settings: Settings) -> tuple[Any, Flow]:
         store = open_store(settings)
@@ -121,7 +122,7 @@ def flow_worker(_: Any) -> None:
         event = host.flow.filter.read(attributes, load)
     except MalformedEnvelope as error:
         status = 415 if error.reason == UNSUPPORTED else 400
-        host.log.note("WARNING", error.reason, http_status=status, reason=error.reason)
+        host.log.note("WARNING", error.reason, http_status=status, reason=error.reason, error=str(error))
         _refuse(status, {"reason": error.reason, "error": str(error)})
         return
     result = host.handle(event)

@@ -26,6 +26,8 @@ from millpond.web.routing import Access, Route
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 EVERYWHERE = {"HOST": "0.0.0.0", "PUSH_UNAUTHENTICATED": "allow"}  # noqa: S104 - that is the point
 PUSH = "/pubsub/push"
+# Where messages and events come in.
+PUSHED = {PUSH, "/events"}
 # To open a path to everybody, declare it so in the table of routes and here.
 OPEN = {"/", "/metrics", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"}
 
@@ -75,7 +77,7 @@ def is_let_in(found: tuple[int, str]) -> bool:
 def test_every_route_declares_its_rule(route: Route) -> None:
     """Nothing is open that does not stand in the list above, and the rule is one of three."""
     assert isinstance(route.access, Access)
-    expected = Access.PUSH if route.path == PUSH else Access.OPEN if route.path in OPEN else Access.ADMIN
+    expected = Access.PUSH if route.path in PUSHED else Access.OPEN if route.path in OPEN else Access.ADMIN
     assert route.access is expected
 
 
@@ -164,8 +166,9 @@ FOREIGN_ORIGINS = ("https://evil.example", "null", "x", "http://[", "http://127.
 
 def test_a_page_of_another_site_changes_nothing(server: Server) -> None:
     """Whatever is not a reading request and names another origin is refused, on every route."""
-    writing = [(method, path) for method, path in calls(Access.ADMIN) if method not in {"GET", "HEAD"}]
-    assert writing
+    every = [*calls(Access.ADMIN), *calls(Access.PUSH)]
+    writing = [(method, path) for method, path in every if method not in {"GET", "HEAD"}]
+    assert {path for _, path in writing} >= {"/events", "/api/flow-runs", "/api/flow-runs/sweep"}
     for method, path in writing:
         for origin in FOREIGN_ORIGINS:
             assert call(server, method, path, origin=origin) == (403, "foreign_origin"), (path, origin)

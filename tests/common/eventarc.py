@@ -6,6 +6,7 @@ The protobuf is Google's own message and the JSON is Google's own mapping of it,
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -122,6 +123,8 @@ def _set(target: Any, value: Any) -> None:
         target.null_value = 0
     elif isinstance(value, Moment):
         target.timestamp_value.seconds, target.timestamp_value.nanos = value
+    elif isinstance(value, dt.datetime):
+        target.timestamp_value.FromDatetime(value)
     elif isinstance(value, Reference):
         target.reference_value = value.path
     elif isinstance(value, Place):

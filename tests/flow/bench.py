@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from common.cloudevents import UPDATED, binary_protobuf
+from common.eventarc import UPDATED, as_protobuf, attributes, binary, full_name
 from common.pond import NOW
 from millpond import settings as settings_module
 from millpond.flow.results import FlowResult
@@ -165,9 +165,11 @@ class FlowBench:
         self, run_id: str, run: Document | None, *, event_type: str = UPDATED, event_id: str = "e-1"
     ) -> FlowResult:
         """An event as Eventarc sends it, protobuf and all, that shows the run as `run`."""
-        headers, body = binary_protobuf(run_id, run, event_type=event_type, event_id=event_id)
-        attributes, load = decode_http(headers, body)
-        return await self.flow.handle(self.flow.filter.read(attributes, load))
+        about = {"subject": f"documents/flow_runs/{run_id}", "document": f"flow_runs/{run_id}"}
+        body = b"" if run is None else as_protobuf(run, full_name(run_id))
+        sent = binary(body, "application/protobuf", attributes(id=event_id, type=event_type, **about))
+        given, load = decode_http(sent.raw_headers, sent.body)
+        return await self.flow.handle(self.flow.filter.read(given, load))
 
     async def send_current(self, run_id: str) -> FlowResult:
         """An event that shows the run as it is now."""

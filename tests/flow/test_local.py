@@ -14,10 +14,9 @@ from flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
 from flow.conftest import Run
 from flow.test_leases import claimed_by_a_ghost
 from millpond import timestamps
-from millpond.errors import InvalidRun, Unavailable
+from millpond.errors import InvalidRun, RunExists, Unavailable
 from millpond.flow import local
 from millpond.flow.step import StepContext
-from millpond.flow.submit import RunExists
 from millpond.model import Document
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
@@ -195,6 +194,8 @@ BAD_RUNS: dict[str, Any] = {
     "runId with a slash": {**GOOD, "runId": "a/b"},
     "runId of dots": {**GOOD, "runId": ".."},
     "runId too long": {**GOOD, "runId": "x" * 1501},
+    "a status in small letters": flow_run(a=step("ready")),
+    "no room for a claim": {**GOOD, "x": "x" * 1_000_000},
     "our own field": {**GOOD, "millpond": {}},
     "a list in a list": {**GOOD, "x": [[1]]},
     "a reserved name": {**GOOD, "__x__": 1},

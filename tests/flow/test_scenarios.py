@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.cloudevents import UPDATED
+from common.eventarc import UPDATED
 from flow.bench import FlowBench, WatchedStore, flow_run, step
 from flow.conftest import Run
 from millpond.flow.results import Outcome

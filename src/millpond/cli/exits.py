@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.errors import MillpondError, StoreError
+from millpond.errors import MillpondError, RunExists, StoreError
 from millpond.stores.lock import StoreInUse
 
 OK = 0
@@ -39,7 +39,7 @@ class ReaderGone(Exception):
 
 
 def code_of(error: MillpondError) -> int:
-    if isinstance(error, NegativeAnswer):
+    if isinstance(error, NegativeAnswer | RunExists):
         return NEGATIVE
     if isinstance(error, Unreachable | StoreError | StoreInUse):
         return UNREACHABLE

@@ -14,11 +14,11 @@ from millpond.cli.flow_file import decode_run, print_steps
 from millpond.cli.flow_local import run_local
 from millpond.cli.local import open_for_reading, open_service, refuse_memory
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
-from millpond.cli.output import clean, print_json, print_line, print_note
+from millpond.cli.output import clean, print_facts, print_json, print_line, print_note
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
 from millpond.cli.wire import Reply
-from millpond.errors import InvalidRun, SettingsError
+from millpond.errors import InvalidRun, RunExists, SettingsError
 from millpond.flow.run import COLLECTION
 from millpond.flow.submit import id_of
 from millpond.model import Ref, Snapshot
@@ -38,7 +38,8 @@ def flow() -> None:
 @store_option
 @steps_option
 @json_option
-def submit(file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
+@click.pass_context
+def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
     """Store a flow run and have it worked on.
 
     FILE is the run as a JSON object (- is standard input). The running server works through it; where none runs on
@@ -46,8 +47,14 @@ def submit(file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
     works on it. To submit the same run again is harmless. Exits with 1 where another run has its id.
     """
     run = decode_run(file)
-    # Chosen once, here: a submission that has to be sent again must be the same one.
-    answer = asyncio.run(_submit(load_settings(), run, run_id or id_of(run)))
+    try:
+        # Chosen once, here: a submission that has to be sent again must be the same one.
+        answer = asyncio.run(_submit(load_settings(), run, run_id or id_of(run)))
+    except RunExists as error:
+        if not as_json:
+            raise
+        print_json({"reason": error.reason, "error": str(error)})
+        ctx.exit(exits.NEGATIVE)
     if as_json:
         print_json(answer)
         return
@@ -66,13 +73,17 @@ def submit(file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
-    """Show a run's steps: status, attempts, times, and how each ended.
+    """Show a run's steps and how each of them ended.
 
     Reads the store directly, also while a server runs. Exits with 1 where there is no such run.
     """
     found = asyncio.run(_read(load_settings(), run_id))
     if found.data is None:
-        raise exits.NegativeAnswer(f"there is no run {run_id}: `millpond ls {COLLECTION}` lists what there is")
+        text = f"there is no run {run_id}"
+        if not as_json:
+            raise exits.NegativeAnswer(f"{text}: `millpond ls {COLLECTION}` lists what there is")
+        print_json({"reason": "not_found", "error": text})
+        ctx.exit(exits.NEGATIVE)
     if as_json:
         print_json({"runId": run_id, "version": str(found.version), "data": found.data})
         ctx.exit(exits.OK)
@@ -84,20 +95,25 @@ def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
 @steps_option
 @json_option
 def sweep(*, as_json: bool) -> None:
-    """Make steps READY again whose worker went silent, and announce READY steps nobody took up.
+    """Look after steps that nobody works on.
 
-    A step is FAILED instead where that was its last attempt (FLOW_ATTEMPTS_MAX). Nothing is worked on here: on
-    Firestore each change is an event, on an embedded store the running server takes it up, or the next one. Only
-    steps of types that are loaded here are looked at (--steps). Exits with 1 where a run could not be changed.
+    Those whose worker went silent become READY again, or FAILED after their last attempt (FLOW_ATTEMPTS_MAX), and
+    READY steps that nobody took up are announced. Nothing is worked on here: on Firestore each change is an event,
+    on an embedded store the running server takes it up, or the next one. Only steps of types that are loaded are
+    looked at (--steps; where a server runs, its own). Exits with 1 where a run could not be changed.
     """
     report = asyncio.run(_sweep(load_settings()))
     if as_json:
         print_json(report)
         return
     runs = "1 run" if report["runs"] == 1 else f"{report['runs']} runs"
-    print_line(
-        f"Looked at {runs} for {', '.join(report['types'])}: {report['reclaimed']} steps made READY again, "
-        f"{report['failed']} FAILED after their last attempt, {report['announced']} runs announced."
+    print_line(f"Looked at {runs} for steps of type {', '.join(report['types'])}.")
+    print_facts(
+        [
+            ("steps READY again", report["reclaimed"]),
+            ("steps FAILED after their last attempt", report["failed"]),
+            ("runs announced", report["announced"]),
+        ]
     )
     if report["left"]:
         raise exits.NegativeAnswer(f"{report['left']} runs could not be changed; the log says why")
@@ -117,7 +133,7 @@ async def _submit(settings: Settings, run: Any, run_id: str) -> dict[str, Any]:
     if reply is not None:
         answer = answer_of(reply)
         if reply.status == 409:
-            raise exits.NegativeAnswer(str(answer.get("error")))
+            raise RunExists(str(answer.get("error")))
         if reply.status == 400:
             raise InvalidRun(str(answer.get("error")))
         return _fine(reply, answer)

@@ -21,6 +21,7 @@ READY = "READY"
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
+STATUSES = (READY, RUNNING, SUCCEEDED, FAILED)
 # The longest lease there can be (FLOW_LEASE_S), and as much again for clocks that differ.
 LEASE_BELIEVED_US = 2 * 3_600 * timestamps.SECOND_US
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 
 from millpond import timestamps
 from millpond.digest import base32_sha256
-from millpond.errors import InvalidRun, WriteRefused, json_type
+from millpond.errors import InvalidRun, RunExists, WriteRefused, json_type
 from millpond.flow import run as runs
 from millpond.flow.run import COLLECTION
 from millpond.model import Committed, Document, Patch, Put, Ref
 from millpond.ports import Store
-from millpond.shape import canonical_json, check_ref, encode_document
+from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode_document
 
 # The run's own field that is ours, and nobody else's.
 OURS = "millpond"
 CIRCLE_SHOWN_MAX = 10
+# A run that fills its document could never be claimed.
+RUN_BYTES_MAX = DOCUMENT_BYTES_MAX - 64 * 1024
 
 
 class Submitted(NamedTuple):
@@ -26,10 +28,6 @@ class Submitted(NamedTuple):
 
     run_id: str
     created: bool
-
-
-class RunExists(InvalidRun):
-    """Another run has this id."""
 
 
 def id_of(run: Any) -> str:
@@ -58,9 +56,11 @@ def check_run(run: Any, run_id: str, now: int) -> tuple[str, Document]:
         _check_steps(run.get("steps"))
         digest = base32_sha256(canonical_json(document))
         document[OURS] = {"submittedAt": timestamps.to_datetime(now), "digest": digest}
-        encode_document(ref, document)
+        size = len(encode_document(ref, document))
     except WriteRefused as refusal:
         raise InvalidRun(str(refusal)) from None
+    if size > RUN_BYTES_MAX:
+        raise InvalidRun(f"{size} bytes, over the {RUN_BYTES_MAX} a run may have: claims and outputs need room")
     return run_id, document
 
 
@@ -71,6 +71,8 @@ def _check_steps(steps: Any) -> None:
         fault = runs.id_fault(step_id) or runs.step_fault(step)
         if fault is not None:
             raise InvalidRun(f"step {step_id}: {fault}")
+        if step["status"] not in runs.STATUSES and step["status"].upper() in runs.STATUSES:
+            raise InvalidRun(f"step {step_id}: write {step['status'].upper()} in capitals, or nobody will know it")
         for other in step.get("dependsOn") or ():
             if other not in steps:
                 raise InvalidRun(f"step {step_id}: dependsOn names {other}, and there is no such step")

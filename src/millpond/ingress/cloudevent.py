@@ -84,6 +84,8 @@ def _structured(body: bytes) -> CloudEvent:
     data = event.pop("data", None)
     encoded = event.pop("data_base64", None)
     if encoded is not None:
+        if data is not None:
+            raise MalformedEnvelope("a CloudEvent has data or data_base64, not both", REASON)
         try:
             data = base64.b64decode(encoded, validate=True)
         except (TypeError, ValueError, binascii.Error):

@@ -8,9 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.errors import InvalidRun
+from millpond.errors import InvalidRun, RunExists
 from millpond.flow.service import Flow
-from millpond.flow.submit import RunExists
 from millpond.web.routing import Access, RequestFault, Route, json_response
 
 
@@ -29,10 +28,9 @@ class FlowApi:
         run = _decoded(await request.body())
         try:
             submitted = await self._flow.submit(run, request.query_params.get("runId"))
-        except RunExists as error:
-            raise RequestFault(409, "run_exists", str(error)) from None
         except InvalidRun as error:
-            raise RequestFault(400, error.reason, str(error)) from None
+            status = 409 if isinstance(error, RunExists) else 400
+            raise RequestFault(status, error.reason, str(error)) from None
         answer = {"runId": submitted.run_id, "created": submitted.created, "notOurs": self._flow.not_ours(run)}
         return json_response(answer, 201 if submitted.created else 200)
 

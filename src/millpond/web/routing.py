@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from millpond.errors import Overloaded, StoreError
 from millpond.ingress.push import RETRY_AFTER_S, is_own_origin
-from millpond.log import Log
+from millpond.log import ERROR_CHARS_MAX, Log
 
 Endpoint = Callable[..., Awaitable[Response]]
 PATH_SHOWN_MAX = 200
@@ -90,15 +90,15 @@ class Table:
             endpoint, values = self._find(request)
             response = await endpoint(request, *values)
         except RequestFault as fault:
-            self._note("WARNING", request, fault.status, fault.reason)
+            self._note("WARNING", request, fault.status, fault.reason, str(fault))
             return failure(fault.status, fault.reason, str(fault), fault.headers)
         except Overloaded as error:
             return failure(429, error.reason, str(error), {"retry-after": str(RETRY_AFTER_S)})
         except StoreError as error:
-            self._note("ERROR", request, 503, "store_unavailable")
+            self._note("ERROR", request, 503, "store_unavailable", str(error))
             return failure(503, "store_unavailable", str(error))
         except Exception as bug:  # noqa: BLE001 - whatever it is, the caller is answered and the log told
-            self._note("ERROR", request, 500, "internal_error")
+            self._note("ERROR", request, 500, "internal_error", type(bug).__name__)
             self._log.unexpected(bug)
             return failure(500, "internal_error", type(bug).__name__)
         return response
@@ -141,9 +141,10 @@ class Table:
             text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
             raise RequestFault(403, "foreign_host", text)
 
-    def _note(self, severity: str, request: Request, status: int, reason: str) -> None:
-        path = request.url.path[:PATH_SHOWN_MAX]
-        self._log.note(severity, reason, http_status=status, reason=reason, method=request.method, path=path)
+    def _note(self, severity: str, request: Request, status: int, reason: str, error: str) -> None:
+        known = {"http_status": status, "reason": reason, "method": request.method}
+        path, error = request.url.path[:PATH_SHOWN_MAX], error[:ERROR_CHARS_MAX]
+        self._log.note(severity, reason, **known, path=path, error=error)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,0 +1,72 @@
+"""Who may send events: tokens where they are asked for, and servers that others can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from acceptance.flow_events import event, post
+from acceptance.support import Server, Start
+from common.eventarc import Sent
+from common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is the point
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(start: Start, issuer: Issuer) -> Server:
+    return start(PUSH_AUDIENCE=AUDIENCE, PUSH_SERVICE_ACCOUNT=ACCOUNT, PUSH_CERTS_URL=issuer.url)
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "reason"),
+    [
+        (None, 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["another key under our id"], 401, "push_unauthenticated"),
+        (UNAUTHENTICATED["expired"], 401, "push_unauthenticated"),
+        (FORBIDDEN["another audience"], 403, "push_forbidden"),
+        (FORBIDDEN["another account"], 403, "push_forbidden"),
+        (good, 200, "event_filtered"),
+    ],
+)
+def test_tokens(guarded: Server, token: Any, status: int, reason: str) -> None:
+    """Where tokens are asked for, nothing of an event is looked at before its token was found good."""
+    headers = {} if token is None else {"authorization": token().decode()}
+    answer = post(guarded, event("r", None), **headers)
+    assert (answer.status, answer.json["reason"]) == (status, reason)
+    assert answer.headers.get("www-authenticate") == ("Bearer" if status == 401 else None)
+    nonsense = post(guarded, Sent({}, b"nonsense"), **headers)
+    assert nonsense.status == (400 if status == 200 else status)
+
+
+def test_two_tokens(guarded: Server) -> None:
+    """Whoever stands between may have checked the other one."""
+    sent = event("r", None)
+    headers = [*sent.headers.items(), *[("authorization", good().decode())] * 2]
+    assert httpx.post(f"{guarded.url}/events", headers=headers, trust_env=False).status_code == 401
+
+
+def test_others_can_reach_it(start: Start) -> None:
+    """A server for everybody takes events from everybody only where it was told that somebody in front asks."""
+    server = start(HOST=EVERYWHERE, PUSH_UNAUTHENTICATED="allow")
+    assert post(server, event("r", None)).status == 200
+    assert server.http.post("/api/flow-runs", content=b"{}").status_code == 403
+
+
+def test_a_puller_that_others_can_reach(tmp_path: Path) -> None:
+    """It starts without being asked who may push, and takes events from nobody."""
+    environment = {"HOST": EVERYWHERE, "PUBSUB_EMULATOR_HOST": "127.0.0.1:1", "GCP_PROJECT": "p"}
+    with Server(tmp_path, environment, ("pull", "--subscription", "events")) as server:
+        answer = post(server, event("r", None))
+        assert (answer.status, answer.json["reason"]) == (403, "push_forbidden")
+        assert "PUSH_AUDIENCE" in answer.json["error"]

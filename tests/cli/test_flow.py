@@ -1,0 +1,217 @@
+"""flow: runs submitted, shown, tried in place and looked after, with a running server and without one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.flow_shell import OTHER, RUN, stored, the_line, wait_until
+from cli.shell import Serve, Shell
+from common.flow_runs import INVALID_RUNS, ready, work_done, write_steps
+
+TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
+
+
+@pytest.fixture
+def flow(shell: Shell) -> Shell:
+    """A shell in a folder with flow-run steps of its own."""
+    shell.environment["STEPS"] = write_steps(shell.folder)
+    return shell
+
+
+@pytest.fixture(params=["through the server", "without a server"])
+def either(request: pytest.FixtureRequest, flow: Shell, serve: Serve) -> Shell:
+    """The same, with a server on its store and with none."""
+    if request.param == "through the server":
+        serve()
+    return flow
+
+
+# --- help --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("submit", "Store a flow run and have it worked on."),
+        ("show", "Show a run's steps and how each of them ended."),
+        ("run-local", "Work through a flow run here and now, and show how it ended."),
+        ("sweep", "Look after steps that nobody works on."),
+    ],
+)
+def test_help(shell: Shell, command: str, says: str) -> None:
+    """Each page says what the command does, when the answer is no, and how to call it."""
+    page = " ".join(shell.ok("flow", command, "--help").out.split())
+    assert says in page
+    assert f"Example: millpond flow {command}" in page.replace("Examples:", "Example:")
+    assert "--json" in page
+    assert "Exits with 1" in page
+    assert f"  {command} " in shell.ok("flow", "--help").out
+
+
+# --- submit ------------------------------------------------------------------------------------------------------
+
+
+def test_submit_and_show(flow: Shell, serve: Serve) -> None:
+    """What was submitted without a server is worked through by the next one; what with one, at once."""
+    ran = flow.ok("flow", "submit", flow.write("run.json", RUN))
+    assert ran.out == "Submitted r.\n"
+    assert "millpond flow show r" in ran.err
+    assert "READY" in flow.ok("flow", "show", "r").out
+    serve()
+    flow.ok("flow", "submit", "-", "--run-id", "s", stdin=json.dumps({**RUN, "runId": "s"}).encode())
+    for run_id in ("r", "s"):
+        wait_until(flow, run_id, a="SUCCEEDED", b="SUCCEEDED")
+    title, head, first, second = flow.ok("flow", "show", "r").out.splitlines()
+    assert title == "r (nightly)"
+    assert head.split() == ["STEP", "TYPE", "STATUS", "ATTEMPT", "STARTED", "FINISHED", "RESULT"]
+    assert first.split()[:4] == ["a", "GREET", "SUCCEEDED", "1"]
+    assert second.endswith('{"greeting":"hello Ada"}')
+    assert sorted(work_done(flow.folder)) == ["r/a/1", "r/b/1", "s/a/1", "s/b/1"]
+
+
+def test_submit_answers_in_json(either: Shell) -> None:
+    """The API's own answer, with the types no worker here does; in text they are noted."""
+    run = {"steps": {"a": ready("ELSEWHERE"), "b": ready("ABROAD"), "c": ready()}}
+    name = either.write("run.json", run)
+    answer = either.ok("flow", "submit", name, "--run-id", "é 7", "--json")
+    assert answer.json == {"runId": "é 7", "created": True, "notOurs": ["ABROAD", "ELSEWHERE"]}
+    assert "No worker here does ABROAD, ELSEWHERE" in either.ok("flow", "submit", name).err
+    assert len(stored(either)) == 2
+
+
+def test_submit_the_same_run_again(either: Shell) -> None:
+    """It is said that nothing was changed, and nothing was."""
+    name = either.write("run.json", {"runId": "r", "steps": {"a": ready("ELSEWHERE")}})
+    either.ok("flow", "submit", name)
+    before = stored(either)
+    assert either.ok("flow", "submit", name).out == "r was submitted before; nothing was changed.\n"
+    assert either.ok("flow", "submit", name, "--json").json["created"] is False
+    assert stored(either) == before
+
+
+def test_submit_another_run_of_that_id(either: Shell) -> None:
+    """The answer is no, and the run that is there stays as it is."""
+    either.ok("flow", "submit", either.write("run.json", {**RUN, "steps": {"a": ready("ELSEWHERE")}}))
+    before = stored(either)
+    ran = either.run("flow", "submit", either.write("other.json", OTHER))
+    assert "there is another run r" in the_line(ran, 1)
+    assert stored(either) == before
+
+
+def test_submit_another_run_of_that_id_in_json(either: Shell) -> None:
+    """The same answer is one document."""
+    either.ok("flow", "submit", either.write("run.json", RUN))
+    ran = either.run("flow", "submit", either.write("other.json", OTHER), "--json")
+    assert (ran.code, ran.json["reason"]) == (1, "run_exists")
+
+
+REFUSED = (
+    *("a list", "steps missing", "steps a list", "no step", "a step that is no map", "a step without status"),
+    *("a step without type", "dependsOn nobody", "a circle", "runId a number", "runId a path", "runId too long"),
+    *("our own field", "over 1 MiB", "just under 1 MiB"),
+)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_submit_an_invalid_run(flow: Shell, name: str) -> None:
+    """One line says what is wrong with it."""
+    invalid = INVALID_RUNS[name]
+    line = the_line(flow.run("flow", "submit", flow.write("run.json", invalid.run)), 2)
+    assert line.startswith("millpond: ")
+    assert invalid.mentions in line
+
+
+def test_nothing_is_stored_of_an_invalid_run(either: Shell) -> None:
+    """A server refuses the same with the same words, and the store stays empty."""
+    for name in ("steps missing", "a circle", "over 1 MiB"):
+        invalid = INVALID_RUNS[name]
+        ran = either.run("flow", "submit", either.write("run.json", invalid.run), "--json")
+        assert invalid.mentions in the_line(ran, 2)
+    ran = either.run("ls", "flow_runs", "--json")
+    assert (ran.code, ran.json["docs"]) == (1, [])
+
+
+def test_run_id_against_the_runs_own(either: Shell) -> None:
+    """A run is not stored under another id than it gives itself."""
+    ran = either.run("flow", "submit", either.write("run.json", RUN), "--run-id", "other")
+    assert "calls itself 'r'" in the_line(ran, 2)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000, b"{}{}"], ids=lambda text: repr(text[:9]))
+def test_files_that_are_not_json(flow: Shell, text: bytes) -> None:
+    """Standard input is named, and where to read more."""
+    line = the_line(flow.run("flow", "submit", "-", stdin=text), 2)
+    assert "<stdin> is not JSON" in line
+    assert "millpond flow submit --help" in line
+
+
+def test_files_that_are_not_there(flow: Shell) -> None:
+    """One line, and no traceback."""
+    for command in ("submit", "run-local"):
+        assert "nowhere.json" in the_line(flow.run("flow", command, "nowhere.json"), 2)
+
+
+def test_modules_that_are_not_there(flow: Shell) -> None:
+    """The setting is named, with the module and why."""
+    name = flow.write("run.json", RUN)
+    for command in (("submit", name), ("run-local", name), ("sweep",)):
+        line = the_line(flow.run("flow", *command, "--steps", "nowhere"), 2)
+        assert line.startswith("millpond: STEPS=nowhere: cannot be imported")
+
+
+@pytest.mark.parametrize("command", [("submit", "run.json"), ("sweep",)])
+def test_the_servers_token(flow: Shell, serve: Serve, command: tuple[str, ...]) -> None:
+    """Without the server's token nothing is done, and the setting is named; with it everything is."""
+    flow.write("run.json", RUN)
+    serve({"ADMIN_TOKEN": TOKEN})
+    for env in ({}, {"ADMIN_TOKEN": "wrong"}):
+        line = the_line(flow.run("flow", *command, env=env), 2)
+        assert "ADMIN_TOKEN=(secret)" in line
+        assert "wrong" not in line
+    flow.ok("flow", *command, env={"ADMIN_TOKEN": TOKEN})
+
+
+def test_a_store_in_memory(flow: Shell) -> None:
+    """It lives in the server's process, so there is none to write to or to read from here."""
+    name = flow.write("run.json", RUN)
+    for command in (("submit", name), ("show", "r"), ("sweep",)):
+        assert "STORE=memory" in the_line(flow.run("flow", *command, "--store", "memory"), 2)
+
+
+# --- show --------------------------------------------------------------------------------------------------------
+
+
+def test_show_what_is_not_there(flow: Shell) -> None:
+    """No store is 3, no run is 1."""
+    assert "there is no store" in the_line(flow.run("flow", "show", "r"), 3)
+    flow.ok("flow", "submit", flow.write("run.json", RUN))
+    assert "there is no run nowhere" in the_line(flow.run("flow", "show", "nowhere"), 1)
+
+
+def test_show_what_is_not_there_in_json(flow: Shell) -> None:
+    """The usual document of what is not found, as of `millpond get`."""
+    flow.ok("flow", "submit", flow.write("run.json", RUN))
+    ran = flow.run("flow", "show", "nowhere", "--json")
+    assert (ran.code, ran.json["reason"]) == (1, "not_found")
+
+
+def test_show_escapes_what_no_terminal_should_see(flow: Shell) -> None:
+    """Keys and types come from whoever submits, and cannot drive a terminal."""
+    run = {"runId": "r", "flowKey": "\x1b[31m", "steps": {"a": ready("\x1b[2J\u202eX")}}
+    flow.ok("flow", "submit", flow.write("run.json", run))
+    for out in (flow.ok("flow", "show", "r").out, flow.on_terminal("flow", "show", "r").out):
+        assert "\\x1b[2J" in out
+        assert not any(raw in out for raw in ("\x1b[31m", "\x1b[2J", "\u202e"))
+
+
+# --- sweep -------------------------------------------------------------------------------------------------------
+
+
+def test_sweep_where_there_is_nothing(either: Shell) -> None:
+    """It says so, in either form."""
+    report = either.ok("flow", "sweep", "--json").json
+    assert {"BREAK", "GREET", "SLOW"} <= set(report.pop("types"))
+    assert report == {"runs": 0, "reclaimed": 0, "failed": 0, "announced": 0, "left": 0}
+    assert "Looked at 0 runs for " in either.ok("flow", "sweep").out
