@@ -125,6 +125,8 @@ class FlowBench:
         self.settings = settings_module.load({**quick, **environment})
         self.metrics = Metrics()
         self.log = Log(self.output, env=self.settings.env, metrics=self.metrics)
+        # Its thread is not needed, and hundreds of them would slow down every test that follows.
+        self.log.close()
         self.flow = Flow(
             self.settings,
             store,
