@@ -10,7 +10,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-_THREAD = "millpond-work"
 
 
 async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once: int) -> list[R | BaseException]:
@@ -27,11 +26,6 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
 def doubled_s(first_s: float, times: int, max_s: float) -> float:
     """A pause that doubles with each failure, up to `max_s`, however many there were."""
     return min(first_s * 2.0 ** min(times, 60), max_s)
-
-
-def has_threads() -> bool:
-    """Whether a call of `in_thread` still runs."""
-    return any(thread.name == _THREAD for thread in threading.enumerate())
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -65,5 +59,5 @@ async def in_thread(function: Callable[[], T]) -> T:
             # Nobody waits any more where the loop is closed.
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=work, daemon=True, name=_THREAD).start()
+    threading.Thread(target=work, daemon=True, name="millpond-work").start()
     return await outcome

@@ -141,11 +141,6 @@ class Log:
             self._stop.set()
             self._thread.join(timeout=2)
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether, after `close`, the writer still waits for somebody to read standard output."""
-        return self._thread.is_alive()
-
     def _add(self, line: Any) -> None:
         text = self._encode(line)
         if not text.isascii():

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from acceptance.support import Start, clean_environment
 
-# Plain and in a thread; in asyncio's own threads, which the interpreter waits for; deaf to being cancelled.
+# Plain and in a thread; in asyncio's own threads, or a pool left behind, which the interpreter waits for; deaf to
+# being cancelled.
 STEPS = """
-import asyncio, time
+import asyncio, concurrent.futures, time
 from millpond import step
 
 @step("THREAD")
@@ -22,6 +23,10 @@ def thread(context):
 @step("TO_THREAD")
 async def to_thread(context):
     await asyncio.to_thread(time.sleep, 60)
+
+@step("LEFT_POOL")
+def left_pool(context):
+    concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 60)
 
 @step("STUBBORN")
 async def stubborn(context):
@@ -39,6 +44,9 @@ def test_steps_that_will_not_stop_are_given_back_in_time(start: Start, tmp_path:
     """READY again, their attempt not counted, and the store is free for the next server."""
     (tmp_path / "stubborn.py").write_text(STEPS)
     server = start(tmp_path, STEPS="stubborn")
+    left = {"runId": "left", "steps": {"a": {"stepType": "LEFT_POOL", "status": "READY"}}}
+    assert server.http.post("/api/flow-runs", json=left).status_code == 201
+    server.wait_for(lambda line: '"step_succeeded"' in line)
     run = {"runId": "r", "steps": {name: {"stepType": name, "status": "READY"} for name in TYPES}}
     assert server.http.post("/api/flow-runs", json=run).status_code == 201
     for name in TYPES:

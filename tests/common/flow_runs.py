@@ -110,5 +110,5 @@ INVALID_RUNS = {
     "a reserved name": Invalid({**_named("never"), "__x__": 1}, "reserved"),
     "over 1 MiB": Invalid({**_named("never"), "x": "x" * 1_048_577}, "over the 1048576 a document may have"),
     # What Millpond adds to it counts, too.
-    "just under 1 MiB": Invalid({**_named("never"), "x": "x" * 1_000_000}, "claims and outputs need room"),
+    "just under 1 MiB": Invalid({**_named("never"), "x": "x" * 1_000_000}, "claims and outputs need room for"),
 }

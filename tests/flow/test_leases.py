@@ -15,6 +15,7 @@ from millpond.errors import Unavailable, WriteRefused
 from millpond.flow.results import Outcome
 from millpond.flow.step import StepContext
 from millpond.model import Document, Ref
+from millpond.stores.memory import MemoryStore
 
 SHORT_S = 0.15
 # What the claim of another worker differs in.
@@ -196,9 +197,12 @@ def test_a_step_that_stops_because_its_lease_is_over_is_not_failed(
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_ATTEMPTS_MAX=str(attempts_max))
         await bench.put("r", flow_run(a=step()))
         result = await bench.send_current("r")
-        assert (result.outcome, result.reason) == (Outcome.LOST_RACE, "claim_lost")
         found = await bench.step_of("r", "a")
-        assert (found["status"], found["claim"]["attempt"]) == ("READY" if attempts_max > 1 else "FAILED", 1)
+        ended = (result.outcome, result.reason, found["status"], found["claim"]["attempt"])
+        if attempts_max > 1:
+            assert ended == (Outcome.LOST_RACE, "claim_lost", "READY", 1)
+        else:
+            assert ended == (Outcome.FAILED, "attempts_exhausted", "FAILED", 1)
         assert ("error" in found) == (attempts_max == 1)
 
     run(scenario())
@@ -223,8 +227,57 @@ def test_attempts_somebody_else_wrote_do_not_grow_out_of_bounds(store: WatchedSt
 
     async def scenario() -> None:
         bench = FlowBench(store)
-        await bench.put("r", flow_run(a=step(claim={"attempt": 2**63 - 1})))
+        await bench.put(
+            "r", flow_run(a=step(claim={"attempt": 2**63 - 1, "returnedAt": timestamps.to_datetime(0)}))
+        )
         assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+
+    run(scenario())
+
+
+def test_a_short_outage_does_not_cost_the_lease(store: WatchedStore, run: Run[Any]) -> None:
+    """A renewal that fails is tried again soon: the store is back before the lease is over, and so are we."""
+
+    async def scenario() -> None:
+        async def work(context: StepContext) -> None:
+            store.before = [Unavailable("away")] * 1_000
+            await asyncio.sleep(lease_s * 0.55)
+            store.before = []
+            await asyncio.sleep(lease_s * 0.2)
+            until.append(lease_end(await bench.step_of("r", "a")))
+            assert not context.is_lost()
+
+        lease_s = 1.0
+        until: list[int] = []
+        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(lease_s))
+        await bench.put("r", flow_run(a=step()))
+        began = bench.now
+        task = asyncio.ensure_future(bench.send_current("r"))
+        while not task.done():
+            await asyncio.sleep(0.02)
+            bench.now += SECOND // 50
+        assert (await task).outcome is Outcome.SUCCEEDED
+        assert until[0] > began + lease_s * SECOND * 1.4
+
+    run(scenario())
+
+
+def test_a_run_without_room_for_the_end_does_not_run_for_ever(store: WatchedStore, run: Run[Any]) -> None:
+    """Neither outputs nor an error fit: the attempt is given up, and after the last the step is FAILED."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store, FLOW_ATTEMPTS_MAX="2")
+        await bench.put("r", flow_run(a=step()))
+        for reason in ("claim_lost", "attempts_exhausted"):
+            # The claim fits, and none of the three ways to say how it ended.
+            store.before = [None, *[WriteRefused("full", code="INVALID_ARGUMENT")] * 3]
+            assert (await bench.send_current("r")).reason == reason
+        found = await bench.step_of("r", "a")
+        assert (found["status"], found["error"]["code"], found["claim"]) == (
+            "FAILED",
+            "ATTEMPTS_EXHAUSTED",
+            {"attempt": 2},
+        )
 
     run(scenario())
 
@@ -405,6 +458,32 @@ def test_a_claim_under_way_is_not_left_behind(store: WatchedStore, run: Run[Any]
         await bench.flow.worker.drain(2)
         assert (await first).reason == "shutting_down"
         assert ((await bench.step_of("r", "a"))["status"], bench.worked) == ("READY", [])
+
+    run(scenario())
+
+
+def test_events_that_wait_for_a_place_are_told_at_once(run: Run[Any]) -> None:
+    """When the process must end: 503, not a claim, and the drain takes its time once, however often it is asked."""
+
+    async def scenario() -> None:
+        async def wait(_: StepContext) -> None:
+            await asyncio.sleep(10)
+
+        bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": wait}, FLOW_STEPS_AT_ONCE="1")
+        for name in "abc":
+            await bench.put(name, flow_run(x=step()))
+        tasks = [asyncio.ensure_future(bench.send_current(name)) for name in "abc"]
+        while not bench.flow.worker.running:  # noqa: ASYNC110 - the worker has no event for tests
+            await asyncio.sleep(0.01)
+        drains = asyncio.gather(bench.flow.worker.drain(0.3), bench.flow.worker.drain(0.3))
+        done, _ = await asyncio.wait(tasks, timeout=0.2)
+        assert [task.result().reason for task in done] == ["shutting_down"] * 2
+        began = asyncio.get_running_loop().time()
+        await drains
+        await bench.flow.worker.drain(5)
+        assert asyncio.get_running_loop().time() - began < 1
+        assert (await tasks[0]).reason == "shutting_down"
+        assert bench.store.moves == [("a", "x", "RUNNING"), ("a", "x", "READY")]
 
     run(scenario())
 

@@ -147,7 +147,8 @@ def test_a_long_chain_is_checked_at_once(run: Run[Any]) -> None:
     """The check holds up every push while it runs."""
     steps = {f"s{n}": step(dependsOn=[f"s{n + 1}"] if n < 8_000 else []) for n in range(8_001)}
     began = time.perf_counter()
-    run(FlowBench(WatchedStore(MemoryStore())).flow.submit({"steps": steps}))
+    with pytest.raises(InvalidRun, match="need room for"):
+        run(FlowBench(WatchedStore(MemoryStore())).flow.submit({"steps": steps}))
     assert time.perf_counter() - began < 1
 
 
@@ -195,6 +196,7 @@ BAD_RUNS: dict[str, Any] = {
     "runId of dots": {**GOOD, "runId": ".."},
     "runId too long": {**GOOD, "runId": "x" * 1501},
     "a status in small letters": flow_run(a=step("ready")),
+    "no room for its steps' claims": {**flow_run(**{f"s{n}": step() for n in range(1_000)}), "x": "x" * 600_000},
     "no room for a claim": {**GOOD, "x": "x" * 1_000_000},
     "our own field": {**GOOD, "millpond": {}},
     "a list in a list": {**GOOD, "x": [[1]]},

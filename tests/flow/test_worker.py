@@ -329,6 +329,45 @@ def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(
     run(scenario())
 
 
+def test_several_claims_whose_answers_were_late(store: WatchedStore, run: Run[Any]) -> None:
+    """Two deliveries, both undecided, one by a denial: whichever claim was made is gone on with, and once."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        document = flow_run(a=step())
+        await bench.put("r", document)
+        store.after = [AWAY]
+        store.reads_failing = [None, AWAY, AccessDenied("denied"), *[AWAY] * 10_000]
+        first = await bench.send("r", document)
+        store.reads_failing = [AWAY] * 10_000
+        second = await bench.send("r", document)
+        assert (first.http_status, second.http_status, bench.worked) == (503, 503, [])
+        store.reads_failing = []
+        results = await asyncio.gather(*(bench.send("r", document) for _ in range(3)))
+        assert sorted(result.outcome for result in results) == ["lost_race", "lost_race", "succeeded"]
+        assert bench.worked == [("r", "a")]
+
+    run(scenario())
+
+
+def test_a_claim_of_ours_whose_type_was_changed_is_given_back(store: WatchedStore, run: Run[Any]) -> None:
+    """Its answer was late, and meanwhile a person made the step another worker's."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        document = flow_run(a=step())
+        await bench.put("r", document)
+        store.after = [AWAY]
+        store.reads_failing = [None, *[AWAY] * 10_000]
+        await bench.send("r", document)
+        store.reads_failing = []
+        await bench.patch("r", {("steps", "a", "stepType"): "MAIL"})
+        assert (await bench.send("r", document)).reason == "no_ready_step"
+        assert (await bench.step_of("r", "a"))["status"] == "READY"
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("step_id", ["a\rb", "\n", "\x00", "\x7f"])
 def test_a_step_id_with_control_characters_is_not_taken(run: Run[Any], step_id: str) -> None:
     """Firestore takes some of them for others, so a claim would land on another step."""

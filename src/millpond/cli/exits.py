@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
+from typing import NoReturn
+
 from millpond.errors import MillpondError, RunExists, StoreError
 from millpond.stores.lock import StoreInUse
 
@@ -36,6 +41,13 @@ class WrongUsage(MillpondError):
 
 class ReaderGone(Exception):
     """Whoever read our standard output has gone. No error of ours, and none to talk about."""
+
+
+def leave(code: int) -> NoReturn:
+    """End now. Python would first wait for every thread and pool that a step left behind, for ever perhaps."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def code_of(error: MillpondError) -> int:

@@ -63,7 +63,8 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
             flow = Flow(settings, store, log, metrics, lambda: time.time_ns() // 1_000, documents=documents)
             chosen = (await flow.submit(run, run_id)).run_id
             number, outcome = 0, Outcome.SUCCEEDED
-            while outcome in {Outcome.SUCCEEDED, Outcome.FAILED}:
+            # Nobody else works on it, so a race is lost only where an attempt was given up, and counted.
+            while outcome in {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST_RACE}:
                 number += 1
                 event = FlowEvent(run_id=chosen, id=f"local-{number}", type=UPDATED_TYPE)
                 outcome = (await flow.handle(event)).outcome

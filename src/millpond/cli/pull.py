@@ -56,7 +56,7 @@ def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
     except MillpondError as error:
         print_error(str(error))
         ctx.exit(exits.USAGE)
-    ctx.exit(exits.OK if fine else exits.NEGATIVE)
+    exits.leave(exits.OK if fine else exits.NEGATIVE)
 
 
 def _check(name: str, settings: Settings) -> None:

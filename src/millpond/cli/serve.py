@@ -26,6 +26,7 @@ def serve(ctx: click.Context) -> None:
     """
     try:
         server.serve(load_settings())
+        exits.leave(exits.OK)
     except MillpondError as error:
         print_error(str(error))
         ctx.exit(exits.USAGE)

@@ -80,7 +80,7 @@ class Assignment:
         def decide(run: Document | None, now: int) -> Change | Refusal:
             return transitions.renew(run, self._step_id, self._bid, now)
 
-        renewed = await self._place.claims.apply(self._run_id, decide, self._lease_s / 3, announce=False)
+        renewed = await self._place.claims.apply(self._run_id, decide, self._lease_s / 6, announce=False)
         return renewed if isinstance(renewed, Refusal) else None
 
     async def _finalise(self, ending: Succeeded | Failed) -> FlowResult:
@@ -90,8 +90,10 @@ class Assignment:
             # The run is nearly as big as a document can be, or holds what no document can.
             if isinstance(ending, Succeeded):
                 return await self._finalise(Failed(OUTPUTS_REFUSED, f"the store refused the outputs: {refusal}"))
-            ending = ending._replace(message="")
-            written = await self._write(ending)
+            if not ending.message:
+                # Not even that: to leave the step makes the run smaller, and after the last attempt it is FAILED.
+                return await self._leave("the run has no room for how the step ended")
+            return await self._finalise(ending._replace(message=""))
         if isinstance(written, Refusal):
             return self._lost(written.text)
         if isinstance(ending, Failed):
@@ -120,11 +122,13 @@ class Assignment:
         return self._picked.ends(Outcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
 
     async def _leave(self, why: str) -> FlowResult:
-        """Our lease was not renewed in time. Where nobody has taken the step over, the next one may at once."""
+        """We cannot go on. Where nobody has taken the step over, the next one may at once; the attempt counts."""
         given = await self._return(counts=True)
         if isinstance(given, Refusal):
             return self._lost(given.text)
-        return self._lost(f"{why}: step {self._step_id} is {given.change.status}")
+        if given.change.status == runs.FAILED:
+            return self._picked.exhausted(given.change.attempt)
+        return self._lost(f"{why}: step {self._step_id} is READY again")
 
     async def _return(self, *, counts: bool) -> Applied | Refusal:
         def decide(run: Document | None, now: int) -> Change | Refusal:

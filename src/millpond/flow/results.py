@@ -56,6 +56,11 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
         """The same run and step, and how it ended."""
         return msgspec.structs.replace(self, outcome=outcome, reason=reason, text=text, **more)
 
+    def exhausted(self, attempts: int) -> FlowResult:
+        """The step was claimed as often as it may be, and is FAILED."""
+        text = f"step {self.step_id} is FAILED: claimed {attempts} times, and never finished"
+        return self.ends(Outcome.FAILED, "attempts_exhausted", text, severity="ERROR")
+
     def undone_by(self, error: Exception) -> FlowResult:
         """The event could not be dealt with. It comes again, unless that can never help."""
         if isinstance(error, WriteRefused):

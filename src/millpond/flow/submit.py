@@ -19,8 +19,9 @@ from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode
 # The run's own field that is ours, and nobody else's.
 OURS = "millpond"
 CIRCLE_SHOWN_MAX = 10
-# A run that fills its document could never be claimed.
-RUN_BYTES_MAX = DOCUMENT_BYTES_MAX - 64 * 1024
+# What a run must leave free, or its steps could not be claimed and finalised: at all, and for each step.
+ROOM_BYTES = 64 * 1024
+ROOM_STEP_BYTES = 512
 
 
 class Submitted(NamedTuple):
@@ -59,9 +60,16 @@ def check_run(run: Any, run_id: str, now: int) -> tuple[str, Document]:
         size = len(encode_document(ref, document))
     except WriteRefused as refusal:
         raise InvalidRun(str(refusal)) from None
-    if size > RUN_BYTES_MAX:
-        raise InvalidRun(f"{size} bytes, over the {RUN_BYTES_MAX} a run may have: claims and outputs need room")
+    room = _room(run_id, run["steps"])
+    if size + room > DOCUMENT_BYTES_MAX:
+        text = f"{size} bytes, and its steps' claims and outputs need room for {room} more"
+        raise InvalidRun(f"{text}, over the {DOCUMENT_BYTES_MAX} a document may have: make two runs of it")
     return run_id, document
+
+
+def _room(run_id: str, steps: Document) -> int:
+    ids = sum(len(run_id.encode()) + len(step_id.encode()) for step_id in steps)
+    return ROOM_BYTES + ROOM_STEP_BYTES * len(steps) + ids
 
 
 def _check_steps(steps: Any) -> None:

@@ -32,6 +32,8 @@ class Change(NamedTuple):
     status: str
     fields: Fields
     attempt: int
+    # Whose claim it is, where the step is RUNNING afterwards.
+    token: str = ""
 
 
 class Refusal(NamedTuple):
@@ -48,6 +50,8 @@ class Bid(NamedTuple):
     token: str
     lease_us: int
     attempts_max: int
+    # Tokens of earlier claims of ours that nobody knows whether they were made.
+    earlier: tuple[str, ...] = ()
 
 
 LOST_RACE = "lost_race"
@@ -66,9 +70,11 @@ def claim(
     if run is None or step is None:
         return Refusal(RUN_NOT_FOUND, "the run, or this step of it, is gone")
     lease = runs.lease_of(step)
-    if lease is not None and lease.token == bid.token:
+    if lease is not None and lease.token in {bid.token, *bid.earlier}:
         # Ours already: its reply was lost. The lease starts now, since only now we know.
-        return renew(run, step_id, bid, now)
+        ours = bid._replace(token=lease.token)
+        is_ours = runs.type_of(step) in types
+        return renew(run, step_id, ours, now) if is_ours else give_back(run, step_id, ours, now, counts=False)
     if step["status"] == READY and runs.type_of(step) in types:
         waits_for = runs.unmet(step, run["steps"])
         if waits_for:
@@ -87,7 +93,7 @@ def renew(run: Document | None, step_id: str, bid: Bid, now: int) -> Change | Re
     if lease is None:
         return _claim_lost(run, step_id)
     until = timestamps.to_datetime(now + bid.lease_us)
-    return Change(RUNNING, {_path(step_id, "claim", "leaseUntil"): until}, lease.attempt)
+    return Change(RUNNING, {_path(step_id, "claim", "leaseUntil"): until}, lease.attempt, bid.token)
 
 
 def succeed(run: Document | None, step_id: str, token: str, outputs: Document, now: int) -> Change | Refusal:
@@ -144,7 +150,7 @@ def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, 
     fields |= {
         _path(step_id, name): None for name in ("outputs", "error", "finishedAt") if step.get(name) is not None
     }
-    return Change(RUNNING, fields, attempt)
+    return Change(RUNNING, fields, attempt, bid.token)
 
 
 def _finalised(
@@ -161,11 +167,13 @@ def _finalised(
 
 
 def _exhausted(step_id: str, lease: Lease, now: int) -> Change:
-    message = f"claimed {lease.attempt} times, and each time its worker went silent; the last was {lease.owner}"
+    message = f"claimed {lease.attempt} times, and never finished; the last worker was {lease.owner}"
     fields: Fields = {
         _path(step_id, "status"): FAILED,
         _path(step_id, "finishedAt"): timestamps.to_datetime(now),
         _path(step_id, "error"): {"code": EXHAUSTED, "message": message},
+        # Less than was there, so that it fits into a run that is full.
+        _path(step_id, "claim"): {"attempt": lease.attempt},
     }
     return Change(FAILED, fields, lease.attempt)
 
@@ -179,7 +187,7 @@ def _returned(step_id: str, lease: Lease, attempts: int, now: int) -> Change:
 def _attempts_before(step: Document) -> int:
     """Attempts that count towards the limit: none where a person made the step READY again."""
     claim = step.get("claim")
-    if not isinstance(claim, dict) or claim.get("token") is not None:
+    if not isinstance(claim, dict) or "returnedAt" not in claim:
         return 0
     attempt = claim.get("attempt")
     return min(attempt, ATTEMPTS_BELIEVED) if type(attempt) is int and attempt > 0 else 0

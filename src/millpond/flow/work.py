@@ -17,8 +17,9 @@ from millpond.shape import find_fault
 STEP_ERROR = "STEP_ERROR"
 STEP_TIMEOUT = "STEP_TIMEOUT"
 INVALID_OUTPUTS = "INVALID_OUTPUTS"
-# Of the lease: two renewals may fail before it is over.
+# Parts of the lease: when it is renewed, and how soon again where that failed.
 _RENEW_AFTER = 1 / 3
+_RETRY_AFTER = 1 / 20
 
 
 class Succeeded(NamedTuple):
@@ -69,14 +70,17 @@ class LeaseKeeper:
 
     async def keep(self) -> str:
         """Ends only when the claim was taken over; why."""
+        pause = _RENEW_AFTER
         while True:
-            await asyncio.sleep(self._lease_s * _RENEW_AFTER)
+            await asyncio.sleep(self._lease_s * pause)
             asked_at = self._wall_clock()
             try:
                 self._refusal = await self._renew()
             except StoreError:
                 # It may answer the next time, and the finalise will show who has the step.
+                pause = _RETRY_AFTER
                 continue
+            pause = _RENEW_AFTER
             if self._refusal is not None:
                 return self._refusal.text
             self._until = asked_at + round(self._lease_s * 1e6)

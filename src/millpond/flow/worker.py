@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from millpond.errors import Overloaded, Unavailable
+from millpond.errors import Overloaded, StoreError
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.assignment import SHUTTING_DOWN, Assignment, Workplace
@@ -26,6 +26,8 @@ from millpond.model import Document, Ref
 from millpond.ports import Store
 
 UNDECIDED_MAX = 1_000
+# Of one step: deliveries of one event that were undecided one after the other.
+TOKENS_MAX = 50
 
 
 class FlowWorker:
@@ -51,7 +53,8 @@ class FlowWorker:
         self._waiting = 0
         self.running = 0
         # Tokens of claims that nobody knows whether they were made.
-        self._undecided: dict[tuple[str, str], str] = {}
+        self._undecided: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._draining: asyncio.Task[None] | None = None
         self._at_rest = asyncio.Event()
         self._at_rest.set()
         self.accepting = True
@@ -66,8 +69,16 @@ class FlowWorker:
         return result
 
     async def drain(self, grace_s: float) -> None:
-        """Take no more events. What runs has `grace_s` to end; what does not is given back."""
+        """Take no more events. What runs has `grace_s` to end; what does not is given back. May be asked twice."""
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain(grace_s))
+        await asyncio.shield(self._draining)
+
+    async def _drain(self, grace_s: float) -> None:
         self.accepting = False
+        for _ in range(self._waiting):
+            # Nobody gets a place any more: those who wait for one are told so at once.
+            self._slots.release()
         await self._rest(grace_s)
         self._place.stopping.set()
         await self._rest(grace_s)
@@ -142,8 +153,9 @@ class FlowWorker:
     async def _claim(self, event: FlowEvent, picked: FlowResult) -> FlowResult:
         place, run_id, step_id = self._place, event.run_id, str(picked.step_id)
         lease_us = round(place.settings.flow_lease_s * 1e6)
-        token = self._undecided.pop((run_id, step_id), None) or self._new_token()
-        bid = Bid(self._owner, token, lease_us, place.settings.flow_attempts_max)
+        # Taken out while they are tried, so that no two deliveries go on with the same claim.
+        earlier = self._undecided.pop((run_id, step_id), ())
+        bid = Bid(self._owner, self._new_token(), lease_us, place.settings.flow_attempts_max, earlier)
 
         def decide(run: Document | None, now: int) -> Change | Refusal:
             return transitions.claim(run, run_id, step_id, self._steps, bid, now)
@@ -151,23 +163,31 @@ class FlowWorker:
         asked_at = place.wall_clock()
         try:
             claimed = await place.claims.apply(run_id, decide, place.settings.firestore_retry_max_total_s)
-        except Unavailable:
-            # It may have been made. When the event comes again, the same token tells that it is ours.
-            if len(self._undecided) < UNDECIDED_MAX:
-                self._undecided[run_id, step_id] = token
+        except StoreError:
+            # It may have been made. When the event comes again, the token tells that it is ours.
+            self._remember(run_id, step_id, (*earlier, bid.token))
             raise
         if isinstance(claimed, Refusal):
             if claimed.reason != transitions.LOST_RACE:
                 return picked.ends(Outcome.NOOP, claimed.reason, claimed.text)
             look = asked_at + lease_us
             return picked.ends(Outcome.LOST_RACE, claimed.reason, claimed.text, look_again_at=look)
-        attempt = claimed.change.attempt
-        if claimed.change.status == runs.FAILED:
-            text = f"step {step_id} is FAILED: its workers went silent {attempt} times"
-            return picked.ends(Outcome.FAILED, "attempts_exhausted", text, severity="ERROR")
-        self._lines.claimed(event, picked, attempt)
+        change = claimed.change
+        if change.status == runs.FAILED:
+            return picked.exhausted(change.attempt)
+        if change.status == runs.READY:
+            return picked.ends(Outcome.NOOP, "no_ready_step", "the step's type was changed to one of others")
+        self._lines.claimed(event, picked, change.attempt)
+        bid = bid._replace(token=change.token)
         function = self._steps[runs.type_of(claimed.run["steps"][step_id])]
         return await Assignment(place, picked, bid, claimed, asked_at).carry_out(function)
+
+    def _remember(self, run_id: str, step_id: str, tokens: tuple[str, ...]) -> None:
+        kept = (*self._undecided.pop((run_id, step_id), ()), *tokens)
+        self._undecided[run_id, step_id] = kept[-TOKENS_MAX:]
+        if len(self._undecided) > UNDECIDED_MAX:
+            # The oldest: its event went elsewhere, or will not come again.
+            del self._undecided[next(iter(self._undecided))]
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -22,7 +22,6 @@ import uvloop
 
 from millpond import timestamps
 from millpond._version import __version__
-from millpond.concurrency import has_threads
 from millpond.errors import MillpondError, SettingsError, StoreError
 from millpond.ingress.oidc import build_guard
 from millpond.ingress.push import Headers, PushEndpoint, Respond
@@ -39,7 +38,8 @@ from millpond.web.direct import PUSH_PATH, DirectProtocol
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
-# Everything is closed: what is left, such as a step that will not be cancelled, has this long to end.
+# After a signal, whatever hangs; and once all is closed, whatever is left, such as a step that cannot be stopped.
+END_S = 7.8
 LEAVE_S = 0.5
 _BACKLOG = 2_048
 # How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
@@ -95,19 +95,34 @@ def serve(
         endpoint = PushEndpoint if source is None else _NoPush
         push = endpoint(service.engine, service.log, service.metrics, guard)
         _print_welcome(settings, url, source)
-        leave = threading.Timer(LEAVE_S, lambda: os._exit(0 if _is_fine(source) else 1))
-        leave.daemon = True
-        uvloop.run(_serve(service, listener, build_app(service, push), push, source, leave.start))
-        leave.cancel()
+        last_resort = _LastResort(lambda: 0 if _is_fine(source) else 1)
+        try:
+            uvloop.run(_serve(service, listener, build_app(service, push), push, source, last_resort))
+        finally:
+            last_resort.cancel()
         fine = _is_fine(source)
-        if service.log.is_stuck or has_threads():
-            # Nobody reads standard output, and the interpreter would wait for ever to flush it; or a step that was
-            # given back still runs, and must not run into an interpreter that is being taken down.
-            os._exit(0 if fine else 1)
     finally:
         if lock is not None:
             lock.release()
     return fine
+
+
+class _LastResort:
+    """Ends a process that was told to end, and does not."""
+
+    def __init__(self, code: Callable[[], int]) -> None:
+        self._code = code
+        self._timers: list[threading.Timer] = []
+
+    def leave_after(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, lambda: os._exit(self._code()))
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
+
+    def cancel(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
 
 
 def _is_fine(source: Source | None) -> bool:
@@ -120,7 +135,7 @@ async def _serve(
     app: App,
     push: PushEndpoint,
     source: Source | None,
-    on_closed: Callable[[], None],
+    last_resort: _LastResort,
 ) -> None:
     _log_through(service)
     config = uvicorn.Config(
@@ -143,6 +158,7 @@ async def _serve(
 
     def stop() -> None:
         if not server.should_exit:
+            last_resort.leave_after(END_S)
             service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
             if source is not None:
                 source.stop()
@@ -170,7 +186,7 @@ async def _serve(
     for task in background:
         task.cancel()
     await service.close()
-    on_closed()
+    last_resort.leave_after(LEAVE_S)
 
 
 def _calm_collector() -> None:
