@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from millpond.cli import exits
-from millpond.cli.flow_file import decode_run, print_steps
+from millpond.cli.flow_file import decode_run, print_steps, run_arguments
 from millpond.cli.flow_local import run_local
 from millpond.cli.local import open_for_reading, open_service, refuse_memory
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
@@ -33,8 +33,7 @@ def flow() -> None:
 
 
 @flow.command(epilog=example("millpond flow submit run.json", "millpond flow submit run.json --run-id nightly-7"))
-@click.argument("file", type=click.File("rb"))
-@click.option("--run-id", metavar="ID", help="The run's id; by default its own runId, else a new one.")
+@run_arguments
 @store_option
 @steps_option
 @json_option

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeVar
 
 import click
 import msgspec
@@ -11,6 +12,7 @@ from millpond.cli.output import Column, clean, print_line, print_table
 from millpond.flow.run import type_of
 from millpond.model import Document
 
+F = TypeVar("F", bound=Callable[..., Any])
 _STEPS = (
     Column("step"),
     Column("type"),
@@ -20,6 +22,13 @@ _STEPS = (
     Column("finished"),
     Column("result", clip=True),
 )
+
+
+def run_arguments(command: F) -> F:
+    """The file a run is in, and the id it is to have."""
+    text = "The run's id; by default its own runId, else a new one."
+    named = click.option("--run-id", metavar="ID", help=text)(command)
+    return click.argument("file", type=click.File("rb"))(named)
 
 
 def decode_run(file: BinaryIO) -> Any:

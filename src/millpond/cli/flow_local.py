@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import click
 
 from millpond.cli import exits
-from millpond.cli.flow_file import decode_run, print_steps
+from millpond.cli.flow_file import decode_run, print_steps, run_arguments
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import print_json
 from millpond.flow import run as runs
@@ -31,8 +31,7 @@ from millpond.stores.memory import MemoryStore
 @click.command(
     "run-local", epilog=example("millpond flow run-local run.json", "millpond flow run-local - < run.json")
 )
-@click.argument("file", type=click.File("rb"))
-@click.option("--run-id", metavar="ID", help="The run's id; by default its own runId, else a new one.")
+@run_arguments
 @store_option
 @steps_option
 @json_option
