@@ -100,8 +100,9 @@ def test_a_worker_does_not_renew_the_lease_of_another(store: WatchedStore, run: 
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
         until = timestamps.to_datetime(bench.now + LEASE_S * SECOND)
         await bench.put("r", flow_run(a=step()))
-        async with asyncio.timeout(3):
-            assert (await bench.send_current("r")).reason == "claim_lost"
+        began = asyncio.get_running_loop().time()
+        assert (await bench.send_current("r")).reason == "claim_lost"
+        assert asyncio.get_running_loop().time() - began < 3
         found = await bench.step_of("r", "a")
         assert (found["status"], found["claim"]["token"], found["claim"]["leaseUntil"]) == (
             "RUNNING",
