@@ -1,0 +1,1 @@
+"""What `make proof` runs beyond the tests: planted bugs, killed servers, mutated requests. README.md says how."""
