@@ -106,6 +106,7 @@ class Batches:
         planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
         doubtful = _doubtful(tickets, planned.results, snapshots, aged)
         if doubtful:
+            engine.metrics.verdicts_checked += 1
             await self._read(doubtful, snapshots)
             planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
         return planned

@@ -52,6 +52,7 @@ class Metrics:
         self.commits = 0
         self.conflicts = 0
         self.documents_read = 0
+        self.verdicts_checked = 0
         self.documents_written = 0
         self.letters_buried = 0
         self.log_lines_dropped = 0
@@ -101,6 +102,11 @@ class Metrics:
             ("millpond_commits", "Commits applied.", self.commits),
             ("millpond_conflicts", "Commits refused by a precondition.", self.conflicts),
             ("millpond_documents_read", "Documents read from the store.", self.documents_read),
+            (
+                "millpond_verdicts_checked",
+                "Reads that checked a verdict of stale or duplicate from the cache.",
+                self.verdicts_checked,
+            ),
             ("millpond_documents_written", "Documents written.", self.documents_written),
             ("millpond_letters_buried", "Dead letters written.", self.letters_buried),
             ("millpond_log_lines_dropped", "Log lines nobody read in time.", self.log_lines_dropped),

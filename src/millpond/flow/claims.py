@@ -46,14 +46,14 @@ class Claims:
         store: Store,
         pauses: Pauses,
         wall_clock: Callable[[], int],
+        jitter: random.Random,
         on_change: Callable[[str], None] = lambda _: None,
-        jitter: random.Random | None = None,
     ) -> None:
         self._store = store
         self._pauses = pauses
         self._wall_clock = wall_clock
         self._on_change = on_change
-        self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
+        self._jitter = jitter
 
     async def apply(
         self, run_id: str, decide: Decide, budget_s: float, *, announce: bool = True

@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 
 class PatientDocuments:
-    def __init__(self, inner: Documents, pauses: Pauses, budget_s: float) -> None:
+    def __init__(self, inner: Documents, pauses: Pauses, budget_s: float, jitter: random.Random) -> None:
         self._inner = inner
         self._pauses = pauses
         self._budget_s = budget_s
+        self._jitter = jitter
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         return await self._patiently(lambda: self._inner.read(refs))
@@ -38,7 +39,7 @@ class PatientDocuments:
                 return await call()
             except Unavailable:
                 pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
-                pause_s *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, no secret
+                pause_s *= self._jitter.uniform(0.5, 1.0)
                 if loop.time() + pause_s >= give_up_at:
                     raise
                 failures += 1

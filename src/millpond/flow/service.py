@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import secrets
 import socket
 from collections.abc import Callable
@@ -49,6 +50,7 @@ class Flow:
         documents: Documents | None = None,
         owner: str | None = None,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
+        jitter: random.Random | None = None,
     ) -> None:
         """`steps` instead of those the settings name; `documents` is what steps may read, where not `store`."""
         self.steps = load_steps(settings) if steps is None else steps
@@ -58,10 +60,11 @@ class Flow:
         self._wall_clock = wall_clock
         self._touch = on_firestore
         pauses = Pauses(settings.firestore_retry_initial_backoff_s, settings.firestore_retry_max_backoff_s)
-        claims = Claims(store, pauses, wall_clock, self._changed)
+        jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
+        claims = Claims(store, pauses, wall_clock, jitter, self._changed)
         # As long as a lease that cannot be renewed holds.
         patience_s = max(settings.flow_lease_s, settings.firestore_retry_max_total_s)
-        readable = PatientDocuments(documents or store, pauses, patience_s)
+        readable = PatientDocuments(documents or store, pauses, patience_s, jitter)
         self.worker = FlowWorker(
             place=Workplace(settings, claims, readable, wall_clock, asyncio.Event()),
             steps=self.steps,

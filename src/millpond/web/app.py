@@ -14,12 +14,11 @@ from millpond.service import Service
 from millpond.web.api import Api
 from millpond.web.direct import PUSH_PATH
 from millpond.web.flow_api import FlowApi
+from millpond.web.openapi import OpenApi
+from millpond.web.openapi_operations import LIVE_PATHS, METRICS_PATH, READY_PATHS
 from millpond.web.routing import Access, Route, Table, json_response
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Cloud Run reserves some paths that end in z, so each exists with and without.
-_READY = ("/health", "/healthz", "/ready", "/readyz")
-_LIVE = ("/live", "/livez")
 
 
 def build_app(service: Service, push: PushEndpoint) -> App:
@@ -44,7 +43,8 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
         return json_response(state, 200 if fine else 503)
 
     async def live(_: Request) -> Response:
-        return json_response({"status": "ok", "waiting": service.engine.waiting})
+        status = "ok" if service.engine.accepting else "unavailable"
+        return json_response({"status": status, "waiting": service.engine.waiting})
 
     async def metrics(_: Request) -> Response:
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -55,15 +55,19 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
 
     settings = service.settings
     events = EventsEndpoint(service.flow, guard, settings)
+    openapi = OpenApi()
     routes = [
         # Answered in front of the table; here so that the table says of every path there is who may use it.
         Route(PUSH_PATH, {}, Access.PUSH),
         Route("/", {"GET": index}, Access.OPEN),
-        *(Route(path, {"GET": ready}, Access.OPEN) for path in _READY),
-        *(Route(path, {"GET": live}, Access.OPEN) for path in _LIVE),
-        Route("/metrics", {"GET": metrics}, Access.OPEN),
+        *(Route(path, {"GET": ready}, Access.OPEN) for path in READY_PATHS),
+        *(Route(path, {"GET": live}, Access.OPEN) for path in LIVE_PATHS),
+        Route(METRICS_PATH, {"GET": metrics}, Access.OPEN),
+        openapi.route(),
         Route(EVENTS_PATH, {"POST": events}, Access.PUSH),
         *Api(service).routes(),
         *FlowApi(service.flow).routes(),
     ]
+    asked_for = {Access.PUSH: guard is not None, Access.ADMIN: settings.admin_token is not None}
+    openapi.describe(routes, frozenset(access for access, asked in asked_for.items() if asked))
     return Table(routes, admin_token=settings.admin_token, exposed=settings.is_exposed, log=service.log)

@@ -92,6 +92,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_body()
         elif not self._has_host and self.parser.get_http_version() == "1.1":
             self.refuse(400, "malformed_http", "an HTTP/1.1 request needs a Host header")
+        elif self.parser.should_upgrade() and self._has_body():
+            # The parser stops at the headers of such a request: its body would be lost, or read as the next one.
+            self.refuse(400, "malformed_http", "connections are not upgraded here: send this without Upgrade")
         else:
             self.begin_request()
 
@@ -161,6 +164,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse_body(self) -> None:
         self.refuse(413, "body_too_large", f"the body is over {BODY_BYTES_MAX} bytes")
+
+    def _has_body(self) -> bool:
+        return self._announced > 0 or any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def _header_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from millpond.errors import Overloaded, StoreError
@@ -92,6 +92,9 @@ class Table:
         except RequestFault as fault:
             self._note("WARNING", request, fault.status, fault.reason, str(fault))
             return failure(fault.status, fault.reason, str(fault), fault.headers)
+        except ClientDisconnect:
+            # Nobody reads this. If the connection refused the rest of the body, it has said why, and logged it.
+            return Response(status_code=400)
         except Overloaded as error:
             return failure(429, error.reason, str(error), {"retry-after": str(RETRY_AFTER_S)})
         except StoreError as error:

@@ -1,0 +1,168 @@
+"""`millpond simulate`: the product's own promises, put to the test in as many worlds as you have patience for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.options import example, json_option
+from millpond.cli.output import Column, print_json, print_line, print_table, progress
+from millpond.sim.runner import Summary, run_seeds
+from millpond.sim.shrink import Smaller, shrink
+from millpond.sim.swarm import FAULTS
+from millpond.sim.world import Failure, Report
+
+_COUNTS = (Column("what happened"), Column("times", right=True))
+_MESSAGES = tuple(Column(name) for name in ("message", "published", "topic", "key", "time", "sequence", "flaw"))
+
+
+@click.command(
+    epilog=example(
+        "millpond simulate --seeds 2000 --jobs 2", "millpond simulate --seed 17 --trace | less", "millpond simulate"
+    )
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="How many worlds."
+)
+@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
+@click.option("--jobs", type=click.IntRange(1, 512), help="How many at once.  [default: one a core]")
+@click.option("--keep-going", is_flag=True, help="Go on after the first world that fails.")
+@click.option("--no-shrink", is_flag=True, help="Do not look for a smaller world that fails as well.")
+@click.option("--require-rare", is_flag=True, help="Fail where a rare state was reached by no world.")
+@click.option("--seed", type=click.IntRange(0), help="Run this one only.")
+@click.option("--trace", is_flag=True, help="With --seed: tell everything that happens, the same every time.")
+@click.option("--messages", metavar="IDS", help="With --seed: publish these only, by comma.")
+@click.option("--without", metavar="FAULTS", default="", help="With --seed: leave these out, by comma.")
+@click.option("--instances", type=click.IntRange(1, 5), help="With --seed: run so many.")
+@json_option
+@click.pass_context
+def simulate(
+    ctx: click.Context,
+    seeds: int,
+    start: int,
+    jobs: int | None,
+    seed: int | None,
+    messages: str | None,
+    without: str,
+    instances: int | None,
+    *,
+    keep_going: bool,
+    no_shrink: bool,
+    require_rare: bool,
+    trace: bool,
+    as_json: bool,
+) -> None:
+    """Run the engine, the views and the flow worker in simulated worlds, and check every promise in each.
+
+    A world is drawn from a seed: messages and how they come twice, late and out of order, instances that crash, a
+    store that fails before and after it has committed. It has no sockets, no threads and no clock, so the same seed
+    always gives the same run. Exits with 1 where a promise was broken; what is left of that world after everything
+    that does not matter was taken away is shown, with the command that repeats it.
+    """
+    if seed is not None:
+        only = None if messages is None else tuple(filter(None, messages.split(",")))
+        left_out = _known_faults(ctx, without)
+        one = Smaller(seed=seed, messages=only, without=left_out, instances=instances)
+        _run_one(ctx, one, trace=trace, as_json=as_json)
+        return
+    if trace or messages is not None or without or instances is not None:
+        raise click.UsageError("--trace, --messages, --without and --instances need --seed", ctx)
+    with progress("Worlds", seeds) as advance:
+        summary = run_seeds(start, seeds, jobs=jobs or os.cpu_count() or 1, keep_going=keep_going, advance=advance)
+    smaller = None
+    if summary.failures and not no_shrink:
+        smaller = _shrunk(summary.failures[0])
+    if as_json:
+        print_json(_as_json(summary, smaller))
+    else:
+        _show(summary, smaller)
+    unreached = summary.unreached if require_rare else []
+    if unreached:
+        print_line(f"rare states that no world reached: {', '.join(unreached)}")
+    ctx.exit(exits.NEGATIVE if summary.failures or unreached else exits.OK)
+
+
+def _known_faults(ctx: click.Context, text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.split(",")))
+    for name in names:
+        if name not in FAULTS:
+            raise click.UsageError(f"--without: {name!r} is none of {', '.join(FAULTS)}", ctx)
+    return names
+
+
+def _run_one(ctx: click.Context, one: Smaller, *, trace: bool, as_json: bool) -> None:
+    report = one.run(trace=trace)
+    if as_json:
+        print_json(report)
+    else:
+        for line in report.trace:
+            print_line(line)
+        if not trace:
+            print_table(_COUNTS, sorted(report.seen.items()))
+        print_line(f"seed {one.seed}: {report.messages} messages, {report.seconds:.0f} simulated seconds")
+        print_line(_verdict(report.failure))
+    ctx.exit(exits.OK if report.failure is None else exits.NEGATIVE)
+
+
+def _shrunk(report: Report) -> Smaller:
+    assert report.failure is not None  # noqa: S101 - asked only about failures
+    with progress("Shrinking", None) as advance:
+        return shrink(report.seed, report.failure.checker, advance)
+
+
+def _show(summary: Summary, smaller: Smaller | None) -> None:
+    for title, counts in (("faults", summary.faults), ("rare states", summary.rare), ("answers", summary.answers)):
+        print_table((Column(title), Column("times", right=True)), list(counts.items()))
+        print_line()
+    hours = summary.simulated_seconds / 3_600
+    print_line(
+        f"{summary.seeds} worlds from seed {summary.start}: {summary.messages} messages, "
+        f"{summary.seen['conflict']} conflicts, {hours:.1f} simulated hours"
+    )
+    for report in summary.failures:
+        print_line(f"seed {report.seed}: {_verdict(report.failure)}")
+    if not summary.failures:
+        print_line(_verdict(None))
+    if smaller is not None:
+        _show_smaller(smaller)
+
+
+def _show_smaller(smaller: Smaller) -> None:
+    print_line()
+    print_line("what is left when everything is taken away that does not matter:")
+    print_table(_MESSAGES, [_row(message) for message in smaller.shown_messages()])
+    print_line(f"millpond simulate {smaller.options()} --trace")
+
+
+def _row(message: Any) -> tuple[Any, ...]:
+    fact = message.fact
+    return message.id, message.published_at, fact.topic, fact.key, fact.at, fact.sequence, fact.flaw
+
+
+def _verdict(failure: Failure | None) -> str:
+    return "every promise held" if failure is None else f"BROKEN {failure.checker}: {failure.text}"
+
+
+def _as_json(summary: Summary, smaller: Smaller | None) -> dict[str, Any]:
+    return {
+        "start": summary.start,
+        "seeds": summary.seeds,
+        "messages": summary.messages,
+        "simulatedSeconds": round(summary.simulated_seconds),
+        "conflicts": summary.seen["conflict"],
+        "faults": summary.faults,
+        "rare": summary.rare,
+        "unreached": summary.unreached,
+        "answers": summary.answers,
+        "failures": [
+            {"seed": report.seed, "checker": failure.checker, "text": failure.text}
+            for report in summary.failures
+            if (failure := report.failure) is not None
+        ],
+        "shrunk": None
+        if smaller is None
+        else {"messages": len(smaller.messages or ()), "command": f"millpond simulate {smaller.options()}"},
+    }

@@ -1,0 +1,193 @@
+"""The broker: at least once, in any order, again and again until somebody acknowledges it.
+
+Each message's luck is drawn from the seed and its own id, so that taking one message out of a world leaves the
+others' luck as it was. A message that failed too often goes to the dead-letter topic, where there is one.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from millpond import timestamps
+from millpond.model import Delivery
+from millpond.sim.checks import Broken, Checks
+from millpond.sim.facts import Message, attributes_of, data_of
+from millpond.sim.loop import WORLD, VirtualLoop
+from millpond.sim.swarm import Swarm
+
+SUBSCRIPTION = "projects/sim/subscriptions/all"
+_BACKOFF_S = 0.2
+_BACKOFF_MAX_S = 10.0
+_NO_INSTANCE_S = 0.5
+
+
+class Receiver(Protocol):
+    name: str
+
+    def push(self, body: bytes, respond: Callable[[int, object, bytes], None]) -> None: ...
+
+
+class Parcel:
+    """A message on its way, until it is acknowledged or dead."""
+
+    def __init__(self, message: Message, seed: int) -> None:
+        self.message = message
+        self.dice = random.Random(f"{seed}/{message.id}")  # noqa: S311 - repeatable on purpose
+        self.attempts = 0
+        self.acknowledged = False
+        self.dead = False
+
+    @property
+    def settled(self) -> bool:
+        return self.acknowledged or self.dead
+
+
+class Broker:
+    def __init__(
+        self,
+        seed: int,
+        swarm: Swarm,
+        loop: VirtualLoop,
+        checks: Checks,
+        seen: Counter[str],
+        pick: Callable[[random.Random], Receiver | None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._seed = seed
+        self._swarm = swarm
+        self._loop = loop
+        self._checks = checks
+        self._seen = seen
+        self._pick = pick
+        self.faulty = True
+        self.parcels: list[Parcel] = []
+        self._open = 0
+        self._tell = tell
+
+    def publish(self, message: Message) -> None:
+        self._checks.add(message)
+        parcel = Parcel(message, self._seed)
+        self.parcels.append(parcel)
+        self._open += 1
+        self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
+        if self._happens(parcel, "delivered twice", self._swarm.duplicated):
+            self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
+
+    @property
+    def drained(self) -> bool:
+        return self._open == 0
+
+    def dead_letters(self) -> list[Delivery]:
+        """Copies as Pub/Sub makes them: a new id, and attributes that say what it was."""
+        project, _, name = SUBSCRIPTION.removeprefix("projects/").partition("/subscriptions/")
+        return [
+            Delivery(
+                message_id=f"9{parcel.message.id}",
+                publish_time=parcel.message.published_at + timestamps.DAY_US,
+                data=data_of(parcel.message.fact),
+                attributes={
+                    **attributes_of(parcel.message.fact),
+                    "CloudPubSubDeadLetterSourceSubscription": name,
+                    "CloudPubSubDeadLetterSourceSubscriptionProject": project,
+                    "CloudPubSubDeadLetterSourceTopicPublishTime": timestamps.to_text(parcel.message.published_at),
+                    "CloudPubSubDeadLetterSourceDeliveryCount": str(parcel.attempts),
+                },
+                subscription="projects/sim/subscriptions/dead",
+            )
+            for parcel in self.parcels
+            if parcel.dead
+        ]
+
+    def _delay_s(self, parcel: Parcel) -> float:
+        delay_s = parcel.dice.expovariate(1 / self._swarm.delay_s)
+        if self._happens(parcel, "held up", self._swarm.held_up):
+            # Longer than ticks may be late, or receipts are kept in some worlds.
+            delay_s += parcel.dice.uniform(600.0, 3_600.0)
+        return delay_s
+
+    def _deliver_later(self, parcel: Parcel, at_s: float) -> None:
+        self._loop.call_at(at_s, self._deliver, parcel, context=WORLD)
+
+    def _deliver(self, parcel: Parcel) -> None:
+        if parcel.settled and not self._happens(parcel, "delivered after its acknowledgement", 0.3):
+            return
+        instance = self._pick(parcel.dice)
+        if instance is None:
+            self._deliver_later(parcel, self._loop.time() + _NO_INSTANCE_S)
+            return
+        parcel.attempts += 1
+        self._seen["redelivered"] += parcel.attempts > 1
+        answered = False
+        self._tell(f"{parcel.message.id} → {instance.name}, attempt {parcel.attempts}")
+
+        def respond(status: int, _: object, body: bytes) -> None:
+            nonlocal answered
+            answered = True
+            lease.cancel()
+            self._answered(parcel, status, body)
+
+        def expire() -> None:
+            if not answered:
+                self._seen["lease expired"] += 1
+                self._again(parcel)
+
+        lease = self._loop.call_later(self._swarm.lease_s, expire, context=WORLD)
+        instance.push(self._body(parcel), respond)
+
+    def _answered(self, parcel: Parcel, status: int, body: bytes) -> None:
+        self._tell(f"{parcel.message.id} ← {status} {body.decode()}")
+        if status != 200:
+            self._seen[f"answered {status}"] += 1
+            self._again(parcel)
+            return
+        try:
+            self._checks.acknowledged(parcel.message)
+        except Broken as broken:
+            # Not raised into the product, which would take it for a bug of its own and answer something else.
+            self._loop.call_exception_handler({"message": "broken", "exception": broken})
+        if self._happens(parcel, "acknowledgement lost", self._swarm.ack_lost):
+            self._again(parcel)
+        else:
+            self._open -= not parcel.settled
+            parcel.acknowledged = True
+
+    def _again(self, parcel: Parcel) -> None:
+        """It comes back after a while, unless it has failed often enough to be given up."""
+        most = self._swarm.dead_letter_attempts
+        if parcel.settled:
+            return
+        if most is not None and parcel.attempts >= most:
+            self._tell(f"{parcel.message.id} goes to the dead-letter topic")
+            self._seen["dead-lettered by the broker"] += 1
+            self._open -= not parcel.settled
+            parcel.dead = True
+            return
+        pause_s = min(_BACKOFF_S * 2 ** min(parcel.attempts, 10), _BACKOFF_MAX_S) * parcel.dice.uniform(0.5, 1.5)
+        self._deliver_later(parcel, self._loop.time() + pause_s)
+
+    def _happens(self, parcel: Parcel, fault: str, rate: float) -> bool:
+        if not self.faulty or parcel.dice.random() >= rate:
+            return False
+        self._seen[fault] += 1
+        return True
+
+    def _body(self, parcel: Parcel) -> bytes:
+        message = parcel.message
+        body: dict[str, Any] = {
+            "message": {
+                "messageId": message.id,
+                "publishTime": timestamps.to_text(message.published_at),
+                "data": base64.b64encode(data_of(message.fact)).decode(),
+                "attributes": attributes_of(message.fact),
+            },
+            "subscription": SUBSCRIPTION,
+        }
+        if self._swarm.dead_letter_attempts is not None:
+            body["deliveryAttempt"] = parcel.attempts
+        return msgspec.json.encode(body)

@@ -1,0 +1,226 @@
+"""What must hold at every commit and at every acknowledgement. Nothing here decides; it only objects.
+
+`final_checks.py` has what must hold when everything has come to rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from millpond import timestamps
+from millpond.letters.in_store import COLLECTION as LETTERS
+from millpond.model import LogEntry, Ref, Snapshot, Version, Write
+from millpond.sim import oracle
+from millpond.sim.facts import BUG, REFUSED, Message
+from millpond.sim.oracle import KIND_OF, Document, Kind
+from millpond.sim.store import Storehouse
+
+RECEIPTS = "ops_dedupe"
+TALLIES = "gate_passes"
+# What is there beside what the view made of the message.
+OURS = ("source", "ingestedAt")
+# After a person deleted a document: as long as an instance may remember it, and a delivery may last.
+FORGOTTEN_S = 30.0
+
+
+class Broken(AssertionError):
+    """A promise was broken: which, and how."""
+
+    def __init__(self, checker: str, text: str) -> None:
+        super().__init__(f"{checker}: {text}")
+        self.checker = checker
+        self.text = text
+
+
+class Rules(NamedTuple):
+    """What the checks must know of the world. Times in microseconds."""
+
+    now: Callable[[], int]
+    receipts_kept: int
+    # What the product allows for, and how far an instance's clock is really off.
+    skew_allowed: int
+    skew_max: int
+
+
+class Checks:
+    """Looks over the store's shoulder."""
+
+    def __init__(self, house: Storehouse, rules: Rules, seen: Counter[str]) -> None:
+        self._house = house
+        self._rules = rules
+        self._seen = seen
+        self.messages: dict[str, Message] = {}
+        # Message ids that a document has ever named as its source, or as the source of one of its fields.
+        self.written: set[str] = set()
+        self.buried: set[str] = set()
+        self._versions: dict[Ref, Version] = {}
+        # When, on the event loop's clock, a person deleted it.
+        self._deleted_at: dict[Ref, float] = {}
+
+    def add(self, message: Message) -> None:
+        self.messages[message.id] = message
+
+    def deleted(self, ref: Ref) -> None:
+        self._deleted_at[ref] = self._house.loop.time()
+
+    @property
+    def anything_deleted(self) -> bool:
+        return bool(self._deleted_at)
+
+    def committed(
+        self,
+        writes: Sequence[Write],
+        before: Sequence[Snapshot],
+        after: Sequence[Snapshot],
+        log: Sequence[LogEntry],
+    ) -> None:
+        for write, old, new in zip(writes, before, after, strict=True):
+            if new.version is not None:
+                self._version_is_new(new)
+            if new.data is None:
+                continue
+            collection = write.ref.collection
+            if collection in KIND_OF:
+                self._is_what_its_message_says(KIND_OF[collection], new)
+                self._grows(KIND_OF[collection], old, new)
+            elif collection == TALLIES:
+                self._counts_once(old, new)
+            elif collection == LETTERS:
+                self._is_rightly_buried(new)
+            elif collection == RECEIPTS:
+                self._has_its_effect(old, new)
+        self._note_batch(log)
+
+    def acknowledged(self, message: Message) -> None:
+        """The broker will forget it: the store must hold its effect, a superseding one, or a letter."""
+        if message.id in self.buried:
+            return
+        if message.fact.flaw is not None and message.fact.flaw not in {REFUSED, BUG}:
+            raise Broken("no ack before durability", f"{message.id} is poison, and there is no letter")
+        for kind in oracle.kinds_of(message):
+            ref = Ref(kind.collection, kind.id_of(message))
+            if self._is_forgotten(ref):
+                continue
+            document = self._house.get(ref).data
+            if document is None or not self._holds(kind, document, message):
+                held = None if document is None else document["source"]["messageId"]
+                raise Broken("no ack before durability", f"{message.id} is acknowledged, {ref.path} is {held}'s")
+        if message.fact.topic == "gates" and message.fact.number not in self._passes(message):
+            raise Broken("no ack before durability", f"{message.id} is acknowledged, its pass not counted")
+
+    def holders(self, kind: Kind, document: Document) -> dict[str, Message]:
+        """The message each field of the document comes from."""
+        source = document["source"]
+        if not kind.merged:
+            return dict.fromkeys(document, self.messages[source["messageId"]])
+        return {name: self._of_stamp(group["stamp"]) for group in source["stamps"] for name in group["fields"]}
+
+    def _holds(self, kind: Kind, document: Document, message: Message) -> bool:
+        """Whether nothing of the message is missing, but for what a greater one says instead."""
+        own = oracle.rank(message, kind)
+        holders = self.holders(kind, document)
+        names = kind.fields_of(message) if kind.merged else ("source",)
+        return all(name in holders and oracle.rank(holders[name], kind) >= own for name in names)
+
+    def _version_is_new(self, new: Snapshot) -> None:
+        """A version that comes twice would let a writer pass who has not seen what was there in between."""
+        last = self._versions.get(new.ref)
+        assert isinstance(new.version, int)  # noqa: S101 - the memory store's are
+        if isinstance(last, int) and new.version <= last:
+            raise Broken("versions are never reused", f"{new.ref.path} has version {new.version} after {last}")
+        self._versions[new.ref] = new.version
+
+    def _is_what_its_message_says(self, kind: Kind, new: Snapshot) -> None:
+        document = new.data or {}
+        self._seen["tombstone written"] += "deleted" in document
+        for name, message in self.holders(kind, document).items():
+            self.written.add(message.id)
+            if name in OURS:
+                continue
+            said = kind.fields_of(message)
+            if name not in said or said[name] != document.get(name):
+                shown = f"{document.get(name)!r}, and {message.id} says {said.get(name)!r}"
+                raise Broken("documents equal the oracle", f"{new.ref.path}: {name} is {shown}")
+
+    def _grows(self, kind: Kind, old: Snapshot, new: Snapshot) -> None:
+        if old.data is None or new.data is None:
+            return
+        now = self.holders(kind, new.data)
+        for name, before in self.holders(kind, old.data).items():
+            after = now.get(name)
+            if after is None and kind.merged:
+                raise Broken("stamps only grow", f"{new.ref.path} forgot {name}, which {before.id} said")
+            if after is not None and oracle.rank(after, kind) < oracle.rank(before, kind):
+                raise Broken("stamps only grow", f"{new.ref.path}: {name} went back from {before.id} to {after.id}")
+
+    def _counts_once(self, old: Snapshot, new: Snapshot) -> None:
+        before, after = (old.data or {}).get("passes", []), (new.data or {})["passes"]
+        if len(set(after)) != len(after) or (new.data or {})["count"] != len(after):
+            raise Broken("tallies count each event once", f"{new.ref.path} counts {_twice(after)} twice")
+        if not set(before) <= set(after):
+            raise Broken("tallies count each event once", f"{new.ref.path} forgot {set(before) - set(after)}")
+
+    def _is_rightly_buried(self, new: Snapshot) -> None:
+        letter = new.data or {}
+        message = self.messages[letter["messageId"]]
+        self.buried.add(message.id)
+        flaw, reason = message.fact.flaw, letter["reason"]
+        self._seen[f"buried: {reason}"] += letter["replays"] == 0
+        if flaw is None and reason == "too_old_to_count":
+            oldest = self._rules.now() - self._rules.receipts_kept + self._rules.skew_allowed + self._rules.skew_max
+            if message.fact.topic == "gates" and oracle.happened(message) < oldest:
+                self._has_no_receipt(message)
+                return
+        expected = {REFUSED: "write_refused", BUG: "view_error"}.get(flaw or "")
+        if flaw is None or (expected is not None and reason != expected):
+            raise Broken("no good message in the letters", f"{message.id} is buried as {reason}")
+
+    def _has_no_receipt(self, message: Message) -> None:
+        """What a living receipt vouches for was counted: then it is a duplicate, however old it is."""
+        alive_at = timestamps.to_datetime(self._rules.now() + self._rules.skew_max)
+        for receipt in self._house.all_of(RECEIPTS):
+            known = receipt.data or {}
+            same = self.messages[known["messageId"]].fact == message.fact
+            if same and TALLIES in known["views"] and known["expireAt"] > alive_at:
+                raise Broken("receipts agree", f"{message.id} is buried, and {receipt.ref.id} says it was counted")
+
+    def _has_its_effect(self, old: Snapshot, new: Snapshot) -> None:
+        """A receipt is written with what it vouches for, or it would turn the next copy away for nothing."""
+        renewed = old.data is not None and new.data is not None and old.data["createdAt"] != new.data["createdAt"]
+        self._seen["receipt expired and made anew"] += renewed
+        known = {} if renewed else (old.data or {}).get("views", {})
+        for view, entry in (new.data or {})["views"].items():
+            collection, _, doc_id = entry["document"].partition("/")
+            ref = Ref(collection, doc_id)
+            if view in known or self._is_forgotten(ref):
+                continue
+            document = self._house.get(ref).data
+            message = self._of_stamp(entry["stamp"])
+            if collection == TALLIES:
+                there = document is not None and message.fact.number in document["passes"]
+            else:
+                there = document is not None and self._holds(KIND_OF[collection], document, message)
+            if not there:
+                raise Broken("receipts agree", f"{new.ref.id} says {entry['outcome']}, {ref.path} does not")
+
+    def _passes(self, message: Message) -> Sequence[int]:
+        collection, _, doc_id = oracle.tally_path(message.fact).partition("/")
+        document = self._house.get(Ref(collection, doc_id)).data
+        return () if document is None else list(document["passes"])
+
+    def _is_forgotten(self, ref: Ref) -> bool:
+        at = self._deleted_at.get(ref)
+        return at is not None and self._house.loop.time() < at + FORGOTTEN_S
+
+    def _of_stamp(self, stamp: str) -> Message:
+        return self.messages[stamp.split(".", 3)[3]]
+
+    def _note_batch(self, log: Sequence[LogEntry]) -> None:
+        applied = Counter(view.doc for entry in log for view in entry.result.views if view.outcome == "applied")
+        self._seen["superseded in its batch"] += any(count > 1 for count in applied.values())
+
+
+def _twice(values: Sequence[Any]) -> list[Any]:
+    return [value for value, count in Counter(values).items() if count > 1]

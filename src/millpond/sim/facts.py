@@ -1,0 +1,215 @@
+"""What the producers publish: facts, each in one or more messages, drawn from the seed before anything runs.
+
+A fact is what happened, in the abstract; a message is one publication of it. The instances get its bytes, and the
+oracle gets the fact itself, so that neither can copy the other's mistakes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millpond import timestamps
+from millpond.sim.swarm import Swarm
+
+START = 1_767_571_200_000_000  # 2026-01-05T00:00:00Z
+_SECOND = timestamps.SECOND_US
+# Everything that happened "at the same time" happened on a multiple of this.
+_GRID = 30 * _SECOND
+POISON = ("no JSON", "odd key", "no offset", "no topic")
+BUG = "bug"
+REFUSED = "refused"
+# What a store says no to, wherever it stands in a document.
+UNSTORABLE = "unstorable"
+TOPIC_NAMES = {
+    "services": "system.events",
+    "pipelines": "ingest-heartbeat",
+    "ticks": "market-ticks",
+    "bars": "market-bars-1m",
+    "signals": "trade-signals",
+}
+_KEY_FIELDS = {
+    "services": "service",
+    "pipelines": "pipeline_id",
+    "ticks": "symbol",
+    "bars": "symbol",
+    "signals": "signalId",
+    "doors": "door",
+    "gates": "gate",
+}
+_TIME_FIELDS = {
+    "services": "timestamp",
+    "pipelines": "ts",
+    "ticks": "ts",
+    "bars": "producedAt",
+    "signals": "updatedAt",
+    "doors": "at",
+    "gates": "at",
+}
+_SEQUENCE_FIELDS = {
+    "services": "sequence",
+    "pipelines": "seq",
+    "ticks": "seq",
+    "bars": "sequence",
+    "signals": "sequence",
+    "doors": "seq",
+}
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """`number` makes what it says different from what any other fact says."""
+
+    number: int
+    topic: str
+    key: str
+    # When it happened by the producer's clock, in microseconds; None where the producer does not say.
+    at: int | None
+    sequence: int | None
+    event_id: str | None
+    # The fields a partial update of a signal names; a door that is removed.
+    says: tuple[str, ...]
+    flaw: str | None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    fact: Fact
+    published_at: int
+
+    @property
+    def publish_s(self) -> float:
+        """On the event loop's clock."""
+        return (self.published_at - START) / _SECOND
+
+
+def draw_messages(seed: int, swarm: Swarm) -> list[Message]:
+    """Everything that is published in this world, in the order of publication."""
+    dice = random.Random(f"{seed}/producers")  # noqa: S311 - repeatable on purpose
+    ids = iter(f"{number:06d}" for number in dice.sample(range(1_000_000), swarm.messages * 3))
+    facts: list[Fact] = []
+    messages: list[Message] = []
+    for number in range(swarm.messages):
+        published_at = START + round(dice.random() * swarm.publishing_s * _SECOND)
+        if dice.random() < swarm.equal_times / 2:
+            published_at -= published_at % _SECOND
+        fact = _draw_fact(dice, swarm, number, published_at, facts)
+        facts.append(fact)
+        messages.append(Message(id=next(ids), fact=fact, published_at=published_at))
+        copies = (dice.random() < swarm.republished) + (dice.random() < swarm.republished / 3)
+        for _ in range(copies):
+            # The same instant, or later: where receipts expire, also after this one's has.
+            later = dice.choice(
+                (0.0, dice.random(), dice.expovariate(1 / 10.0), dice.random() * swarm.publishing_s)
+            )
+            again_at = published_at + round(later * _SECOND)
+            messages.append(Message(id=next(ids), fact=fact, published_at=again_at))
+    return sorted(messages, key=lambda message: (message.published_at, message.id))
+
+
+def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int, earlier: list[Fact]) -> Fact:
+    topic = dice.choice(swarm.topics)
+    key = f"K{dice.randrange(swarm.keys)}"
+    event_id = f"e{number}" if dice.random() < 0.5 else None
+    at = _draw_time(dice, swarm, published_at)
+    sequence = dice.randrange(20) if topic in _SEQUENCE_FIELDS and dice.random() < swarm.sequences else None
+    flaw = _draw_flaw(dice, swarm, topic)
+    if at is None and (topic == "gates" or flaw == "no offset"):
+        # A tally needs events with a time of their own: without one, a copy that is published after the receipt
+        # has expired cannot be told from a new event (docs/guarantees.md).
+        at = published_at
+    says = _draw_says(dice, topic)
+    same = [fact for fact in earlier if (fact.topic, fact.key) == (topic, key) and fact.event_id and not fact.flaw]
+    if same and topic != "gates" and dice.random() < swarm.reused_event_id:
+        # Two events that claim to be one, and differ.
+        model = dice.choice(same)
+        event_id, at, sequence = model.event_id, model.at, model.sequence
+    return Fact(
+        number=number, topic=topic, key=key, at=at, sequence=sequence, event_id=event_id, says=says, flaw=flaw
+    )
+
+
+def _draw_time(dice: random.Random, swarm: Swarm, published_at: int) -> int | None:
+    if dice.random() < 0.03:
+        return None
+    at = published_at - round(dice.expovariate(1 / 3.0) * _SECOND)
+    if dice.random() < swarm.skewed_clock:
+        return published_at + round(dice.uniform(300.5, 100_000) * _SECOND)
+    if dice.random() < swarm.late:
+        return published_at - round(dice.uniform(850, 5_000) * _SECOND)
+    return at - at % _GRID if dice.random() < swarm.equal_times else at
+
+
+def _draw_flaw(dice: random.Random, swarm: Swarm, topic: str) -> str | None:
+    if dice.random() < swarm.poison:
+        return dice.choice(POISON)
+    if topic == "services" and dice.random() < swarm.refused:
+        return REFUSED
+    if topic == "doors" and dice.random() < swarm.view_bug:
+        return BUG
+    return None
+
+
+def _draw_says(dice: random.Random, topic: str) -> tuple[str, ...]:
+    if topic == "signals":
+        fields = [name for name in ("state", "confidence", "reason") if dice.random() < 0.5]
+        return tuple(fields) or ("state",)
+    if topic == "doors" and dice.random() < 0.2:
+        return ("removed",)
+    return ()
+
+
+def payload_of(fact: Fact) -> dict[str, Any]:
+    """What the producer says, as JSON."""
+    payload: dict[str, Any] = {_KEY_FIELDS[fact.topic]: fact.key, **_CONTENTS[fact.topic](fact)}
+    if fact.at is not None:
+        payload[_TIME_FIELDS[fact.topic]] = timestamps.to_text(fact.at)
+    if fact.sequence is not None:
+        payload[_SEQUENCE_FIELDS[fact.topic]] = fact.sequence
+    if fact.event_id is not None:
+        payload["eventId"] = fact.event_id
+    return payload
+
+
+def value_of(fact: Fact) -> str:
+    if fact.flaw == REFUSED:
+        return UNSTORABLE
+    if fact.flaw == BUG:
+        return BUG
+    return "removed" if "removed" in fact.says else f"v{fact.number}"
+
+
+_CONTENTS: dict[str, Callable[[Fact], dict[str, Any]]] = {
+    "services": lambda fact: {"status": value_of(fact), "version": f"{fact.number}", "region": "eu"},
+    "pipelines": lambda fact: {"status": value_of(fact)},
+    "ticks": lambda fact: {"price": fact.number + 0.5},
+    "bars": lambda fact: {"ts": timestamps.to_text(START), "close": fact.number + 0.25},
+    "signals": lambda fact: {
+        name: fact.number if name == "confidence" else f"{name} {fact.number}" for name in fact.says
+    },
+    "doors": lambda fact: {"state": value_of(fact)},
+    "gates": lambda fact: {"pass": fact.number},
+}
+
+
+def data_of(fact: Fact) -> bytes:
+    """The bytes of a message, flaw and all."""
+    payload = payload_of(fact)
+    if fact.flaw == "no JSON":
+        return b'{"broken": '
+    if fact.flaw == "no topic":
+        # Some payloads are known by their shape alone.
+        payload = {"number": fact.number}
+    if fact.flaw == "odd key":
+        payload[_KEY_FIELDS[fact.topic]] = True
+    if fact.flaw == "no offset":
+        payload[_TIME_FIELDS[fact.topic]] = "2026-01-05T00:00:00"
+    return msgspec.json.encode(payload)
+
+
+def attributes_of(fact: Fact) -> dict[str, str]:
+    if fact.flaw == "no topic":
+        return {"topic": "nobody-knows"}
+    return {"topic": TOPIC_NAMES.get(fact.topic, fact.topic)}

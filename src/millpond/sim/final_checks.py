@@ -1,0 +1,133 @@
+"""What must hold when everything has come to rest: the documents are the fold of what arrived, and stay so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from millpond.model import Ref, Version
+from millpond.sim import oracle
+from millpond.sim.broker import Parcel
+from millpond.sim.checks import OURS, RECEIPTS, TALLIES, Broken, Checks
+from millpond.sim.facts import BUG, Fact, Message, payload_of
+from millpond.sim.oracle import KIND_OF
+from millpond.sim.store import Storehouse
+
+ORACLE = "documents equal the oracle"
+ONE_OUTCOME = "every message has one terminal outcome"
+# Their events leave receipts.
+_WITH_RECEIPTS = frozenset({"services", "pipelines", "bars", "signals", "doors", "gates"})
+
+
+class Rest(NamedTuple):
+    """The world at rest. `copies` are those of the broker's dead letters that were replayed."""
+
+    house: Storehouse
+    checks: Checks
+    parcels: Sequence[Parcel]
+    copies: Sequence[Message]
+    receipts_expire: bool
+
+    def arrived(self) -> list[Message]:
+        """What must have had its effect: everything that was acknowledged and can be stored."""
+        written, buried = self.checks.written, self.checks.buried
+        found = []
+        for parcel in self.parcels:
+            message = parcel.message
+            given_up = parcel.dead or (message.fact.topic == "gates" and message.id in buried)
+            if message.id in written or (not given_up and message.fact.flaw in {None, BUG}):
+                found.append(message)
+        return found + [copy for copy in self.copies if copy.fact.flaw in {None, BUG} and self._counts(copy)]
+
+    def _counts(self, copy: Message) -> bool:
+        """A copy of a pass that is too old to be counted stays where it is."""
+        return copy.fact.topic != "gates" or copy.id in self.checks.written
+
+
+def check_documents(rest: Rest) -> None:
+    arrived = rest.arrived()
+    expected = oracle.fold(arrived)
+    winners = oracle.winners(arrived)
+    found = {snapshot.ref.path: snapshot.data or {} for kind in KIND_OF for snapshot in rest.house.all_of(kind)}
+    for path in sorted(expected.keys() | found.keys()):
+        if path not in found or path not in expected:
+            raise Broken(ORACLE, f"{path} is {'missing' if path in expected else 'there, and should not be'}")
+        document = {name: value for name, value in found[path].items() if name not in OURS}
+        if document != expected[path]:
+            raise Broken(ORACLE, f"{path} is {_shown(document)}, not {_shown(expected[path])}")
+        if found[path]["source"]["messageId"] != winners[path]:
+            raise Broken(ORACLE, f"{path} is {found[path]['source']['messageId']}'s, not {winners[path]}'s")
+
+
+def check_tallies(rest: Rest) -> None:
+    counted = {snapshot.ref.path: set((snapshot.data or {})["passes"]) for snapshot in rest.house.all_of(TALLIES)}
+    known = [*(parcel.message for parcel in rest.parcels), *rest.copies]
+    sure = [
+        parcel.message
+        for parcel in rest.parcels
+        if not parcel.dead and parcel.message.fact.flaw is None and parcel.message.id not in rest.checks.buried
+    ]
+    for path, passes in oracle.tallies(sure).items():
+        if not passes <= counted.get(path, set()):
+            missing = sorted(passes - counted.get(path, set()))
+            raise Broken("tallies count each event once", f"{path} has not counted {missing}")
+    for path, passes in counted.items():
+        if not passes <= oracle.tallies(known).get(path, set()):
+            raise Broken("tallies count each event once", f"{path} counts what nobody sent")
+
+
+def check_outcomes(rest: Rest) -> None:
+    """Each message was acknowledged or given up by the broker, and the log has one line about it."""
+    for parcel in rest.parcels:
+        message = parcel.message
+        if not parcel.settled:
+            raise Broken(ONE_OUTCOME, f"{message.id} has none")
+        if rest.house.swarm.keeps_log and parcel.acknowledged:
+            entries = [e for e in rest.house.log_entries(message.id) if e.delivery.message_id == message.id]
+            outcomes = [str(entry.result.outcome) for entry in entries]
+            if len(outcomes) != 1 or outcomes[0] == "retry":
+                raise Broken(ONE_OUTCOME, f"the log says of {message.id}: {outcomes}")
+
+
+def check_receipts(rest: Rest) -> None:
+    """Where receipts do not expire: one for every logical event that was taken, and none for what was not."""
+    if rest.receipts_expire:
+        return
+    receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPTS)]
+    vouched = {_logical(rest.checks.messages[receipt["messageId"]]) for receipt in receipts}
+    if len(vouched) != len(receipts):
+        raise Broken("receipts agree", f"{len(receipts)} receipts for {len(vouched)} events")
+    for parcel in rest.parcels:
+        message = parcel.message
+        taken = parcel.acknowledged and message.id not in rest.checks.buried and message.fact.flaw is None
+        if taken and message.fact.topic in _WITH_RECEIPTS and _logical(message) not in vouched:
+            raise Broken("receipts agree", f"there is none for {message.id}")
+    counted = sum(len((snapshot.data or {})["passes"]) for snapshot in rest.house.all_of(TALLIES))
+    applied = sum(receipt["views"].get(TALLIES, {}).get("outcome") == "applied" for receipt in receipts)
+    if counted != applied:
+        raise Broken("receipts agree", f"{applied} passes have a receipt, {counted} are counted")
+
+
+def photograph(house: Storehouse, collections: Iterable[str]) -> dict[Ref, Version | None]:
+    """Every document of these and its version, which changes with any change."""
+    return {snapshot.ref: snapshot.version for kind in collections for snapshot in house.all_of(kind)}
+
+
+def check_unchanged(before: Mapping[Ref, Version | None], after: Mapping[Ref, Version | None], when: str) -> None:
+    changed = sorted(ref.path for ref in before.keys() | after.keys() if before.get(ref) != after.get(ref))
+    if changed:
+        raise Broken("redelivery changes nothing", f"{when}, {', '.join(changed[:3])} changed")
+
+
+def _logical(message: Message) -> tuple[object, ...]:
+    """Equal for what the product may take for one event: an id with its time and sequence, or the same content."""
+    fact: Fact = message.fact
+    if fact.event_id is not None:
+        return fact.topic, fact.event_id, fact.at, fact.sequence
+    return fact.topic, msgspec.json.encode(payload_of(fact), order="sorted"), fact.at or message.id
+
+
+def _shown(document: oracle.Document) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(document.items()) if name != "data")

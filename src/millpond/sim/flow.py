@@ -1,0 +1,183 @@
+"""Flow runs in the simulated world: who submits them, how their events travel, what steps do, what must hold.
+
+An event is raised by every change of a run, comes late, twice or not at all, and shows the run as it was then. The
+workers, their claims and their sweep are the real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from millpond import timestamps
+from millpond.errors import StepFailed, StoreError
+from millpond.flow.event import UPDATED_TYPE, FlowEvent
+from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.run import COLLECTION
+from millpond.flow.step import StepContext
+from millpond.flow.sweep import SweepReport
+from millpond.model import Document, Put, Ref, Snapshot
+from millpond.sim.checks import Broken, Rules
+from millpond.sim.instance import STEP_TYPE, Instance
+from millpond.sim.loop import WORLD, VirtualLoop
+from millpond.sim.store import Storehouse
+
+# Until an event that nobody answered comes again; longer than any step.
+_ANSWER_S = 120.0
+_SWEEP_EVERY_S = 20.0
+_DONE = frozenset({"SUCCEEDED", "FAILED"})
+ONCE = "each step is finalised once"
+HOLDER = "only the holder of a claim finalises"
+LEASE = "a step is taken over only when its lease is over"
+
+
+class FlowWorld:
+    def __init__(
+        self,
+        seed: int,
+        house: Storehouse,
+        rules: Rules,
+        seen: Counter[str],
+        pick: Callable[[random.Random], Instance | None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._seed = seed
+        self._swarm = house.swarm
+        self._loop: VirtualLoop = house.loop
+        self._house = house
+        self._rules = rules
+        self._seen = seen
+        self._pick = pick
+        self._dice = random.Random(f"{seed}/flow")  # noqa: S311 - repeatable on purpose
+        self._events = 0
+        self._finished: dict[str, bool] = {}
+        self.faulty = True
+        self._tell = tell
+
+    def open(self) -> None:
+        for number in range(self._swarm.runs):
+            at_s = self._dice.random() * self._swarm.publishing_s / 2
+            self._loop.call_at(at_s, self._submit, f"run-{number}", context=WORLD)
+        if self._swarm.runs:
+            self._loop.call_later(_SWEEP_EVERY_S, self._sweep, context=WORLD)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no step of any run can go on."""
+        return len(self._finished) == self._swarm.runs and all(self._finished.values())
+
+    async def step(self, context: StepContext) -> Document:
+        """What a step does: it takes its time, and sometimes fails."""
+        dice = random.Random(f"{self._seed}/{context.token}")  # noqa: S311 - as above
+        await asyncio.sleep(dice.expovariate(1 / self._swarm.step_s))
+        if dice.random() < self._swarm.step_failed:
+            raise StepFailed("SIMULATED", context.token)
+        return {"by": context.token}
+
+    def changed(self, old: Snapshot, new: Snapshot) -> None:
+        """Called by the store with every change of a run."""
+        steps, before = (new.data or {})["steps"], (old.data or {}).get("steps", {})
+        for step_id, step in steps.items():
+            self._check_step(f"{new.ref.id}/{step_id}", before.get(step_id), step, before)
+        self._finished[new.ref.id] = _is_finished(steps)
+        copies = 1 + self._happens("flow event delivered twice", self._swarm.duplicated)
+        if self._happens("flow event lost", self._swarm.event_lost):
+            copies = 0
+        for _ in range(copies):
+            self._events += 1
+            event = FlowEvent(run_id=new.ref.id, id=f"event-{self._events}", type=UPDATED_TYPE, document=new.data)
+            self._deliver_later(event, self._dice.expovariate(1 / self._swarm.delay_s))
+
+    def _submit(self, run_id: str) -> None:
+        count = self._dice.randint(1, 4)
+        steps: Document = {}
+        for number in range(count):
+            needs = [name for name in steps if self._dice.random() < 0.4]
+            steps[f"step-{number}"] = {"stepType": STEP_TYPE, "status": "READY", "dependsOn": needs}
+        self._house.commit([Put(Ref(COLLECTION, run_id), None, {"flowKey": "simulated", "steps": steps})])
+
+    def _deliver_later(self, event: FlowEvent, delay_s: float) -> None:
+        self._loop.call_later(delay_s, self._deliver, event, context=WORLD)
+
+    def _deliver(self, event: FlowEvent) -> None:
+        instance = self._pick(self._dice)
+        if instance is None:
+            self._deliver_later(event, 0.5)
+            return
+        overdue = self._loop.call_later(_ANSWER_S, self._deliver, event, context=WORLD)
+        handled = instance.start(instance.flow.handle(event))
+        self._tell(f"{event.id} about {event.run_id} → {instance.name}")
+
+        def answered(task: asyncio.Task[FlowResult]) -> None:
+            overdue.cancel()
+            self._tell(f"{event.id} ← {task.result().reason}")
+            if task.result().outcome is Outcome.RETRY:
+                self._deliver_later(event, self._dice.uniform(0.5, 5.0))
+
+        handled.add_done_callback(answered)
+
+    def _sweep(self) -> None:
+        self._loop.call_later(_SWEEP_EVERY_S, self._sweep, context=WORLD)
+        instance = self._pick(self._dice)
+        if instance is not None:
+            instance.start(self._sweep_by(instance.flow))
+
+    async def _sweep_by(self, flow: Sweeping) -> None:
+        try:
+            report = await flow.sweep()
+        except StoreError:
+            return
+        self._seen["step reclaimed by the sweep"] += report.reclaimed
+        self._seen["lost flow event announced again"] += report.announced
+
+    def _check_step(self, name: str, old: Document | None, new: Document, before: Document) -> None:
+        then, now = (old or {}).get("status"), new["status"]
+        if old is None or (then == now and then != "RUNNING"):
+            return
+        if then in _DONE or (then == "READY" and now != "RUNNING"):
+            raise Broken(ONCE, f"{name} went from {then} to {now}")
+        if then == "READY":
+            waiting = [other for other in old["dependsOn"] if before[other]["status"] != "SUCCEEDED"]
+            if waiting:
+                raise Broken("no step before those it depends on", f"{name} began before {waiting}")
+        elif now in _DONE:
+            self._check_finalised(name, old["claim"], new)
+        elif now == "RUNNING" and new["claim"]["token"] != old["claim"]["token"]:
+            until = timestamps.from_datetime(old["claim"]["leaseUntil"])
+            if until > self._rules.now() + self._rules.skew_max:
+                raise Broken(LEASE, f"{name} was taken over from {old['claim']['owner']}")
+            self._seen["lease taken over"] += 1
+
+    def _check_finalised(self, name: str, claim: Document, new: Document) -> None:
+        error = new.get("error") or {}
+        if error.get("code") == "ATTEMPTS_EXHAUSTED":
+            self._seen["step's attempts exhausted"] += 1
+            return
+        by = new["outputs"]["by"] if new["status"] == "SUCCEEDED" else error["message"]
+        if by != claim["token"]:
+            raise Broken(HOLDER, f"{name} is {new['status']} by {by}, and held by {claim['token']}")
+        self._seen["step finalised"] += 1
+
+    def _happens(self, fault: str, rate: float) -> bool:
+        if not self.faulty or self._dice.random() >= rate:
+            return False
+        self._seen[fault] += 1
+        return True
+
+
+class Sweeping(Protocol):
+    async def sweep(self) -> SweepReport: ...
+
+
+def _is_finished(steps: dict[str, Any]) -> bool:
+    """Every step has ended, or waits for ever behind one that failed."""
+    ended = {name for name, step in steps.items() if step["status"] in _DONE}
+    failed = {name for name in ended if steps[name]["status"] == "FAILED"}
+    blocked: set[str] = set()
+    for name, step in steps.items():
+        if name not in ended and (failed | blocked) & set(step["dependsOn"]):
+            blocked.add(name)
+    return ended | blocked == set(steps)

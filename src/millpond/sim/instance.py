@@ -1,0 +1,161 @@
+"""One instance of the service, from start to death: the real engine, push endpoint, letters and flow worker.
+
+Only what touches the world is replaced: the store's connection, the clock, the log's thread, and where tokens and
+pauses come from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from millpond import settings as settings_module
+from millpond import timestamps
+from millpond.engine import Engine
+from millpond.flow.service import Flow
+from millpond.flow.step import StepFunction
+from millpond.ingress.push import PushEndpoint, Respond
+from millpond.letters.in_store import StoredLetters
+from millpond.log import Log
+from millpond.metrics import Metrics
+from millpond.model import Delivery, Ref, Result
+from millpond.ports import StoreWithCatalog
+from millpond.route import Router
+from millpond.settings import Settings
+from millpond.settle import Settlement
+from millpond.sim.facts import START
+from millpond.sim.loop import Process, VirtualLoop
+from millpond.sim.store import Connection, Storehouse
+from millpond.sim.swarm import Swarm
+from millpond.sim.views import Doors
+from millpond.views import load_views
+
+STEP_TYPE = "SIMULATED"
+_HEADERS = [(b"content-type", b"application/json")]
+# Called with every answer to a message, as the log line would be written.
+Answered = Callable[[Delivery | None, Result], None]
+
+
+def settings_of(swarm: Swarm) -> Settings:
+    """On Firestore, as far as the instance can tell: there events of flow runs come from outside."""
+    return settings_module.load(
+        {
+            "STORE": "firestore",
+            "GCP_PROJECT": "sim",
+            "ENV": "sim",
+            "SYSTEM_EVENTS_TOPIC": "system.events",
+            "DEFAULT_REGION": "eu",
+            "VIEWS": "millpond.sim.views",
+            "CONSUMER_QUEUE_SIZE": str(swarm.queue_size),
+            "FIRESTORE_RETRY_MAX_TOTAL_S": str(swarm.retry_total_s),
+            "POISON_POLICY": swarm.poison_policy,
+            "RECEIPT_TTL_DAYS": "0.01" if swarm.receipts_expire else "7",
+            "VIEW_ERROR_PARK_AFTER_S": "60",
+            "FLOW_LEASE_S": str(swarm.flow_lease_s),
+            "EVENT_LOG": "on" if swarm.keeps_log else "off",
+        }
+    )
+
+
+class QuietLog(Log):
+    """A log without a thread: lines are not written, but whoever listens hears of every message."""
+
+    def __init__(self, answered: Answered, loop: VirtualLoop) -> None:
+        self._answered = answered
+        self._loop = loop
+
+    def message(
+        self,
+        delivery: Delivery | None,
+        result: Result,
+        settlement: Settlement,  # noqa: ARG002 - the broker sees the status itself
+        latency_s: float,  # noqa: ARG002 - of the wall clock, which is none of the simulation's business
+        now: int,  # noqa: ARG002
+    ) -> None:
+        self._answered(delivery, result)
+
+    def note(self, severity: str, message: str, **fields: Any) -> None:
+        """Nobody reads them."""
+
+    def unexpected(self, bug: BaseException) -> None:
+        self._loop.call_exception_handler({"message": "unexpected", "exception": bug})
+
+
+class Instance:
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        house: Storehouse,
+        *,
+        dice: random.Random,
+        answered: Answered,
+        step: StepFunction,
+        mended: bool,
+    ) -> None:
+        self.name = name
+        self.process = Process(name)
+        self.context = self.process.context()
+        self.store = Connection(house, name)
+        self.metrics = Metrics()
+        self._loop = house.loop
+        self._skew = round(dice.uniform(-1, 1) * house.swarm.clock_skew_s * timestamps.SECOND_US)
+        self.stopping = False
+        log = QuietLog(answered, house.loop)
+        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
+        self.letters = StoredLetters(self.store, keep=keep, wall_clock=self.wall_clock)
+        views = load_views(settings)
+        for view in views:
+            if isinstance(view, Doors):
+                view.mended = mended
+        self.engine = Engine(
+            store=self.store,
+            router=Router(views, settings.route_rules()),
+            undertaker=self.letters,
+            rules=settings.engine_rules(),
+            metrics=self.metrics,
+            wall_clock=self.wall_clock,
+            jitter=dice,
+        )
+        self._push = PushEndpoint(self.engine, log, self.metrics)
+        self.flow = Flow(
+            settings,
+            # All of the port and of the catalog that it uses.
+            cast("StoreWithCatalog", self.store),
+            log,
+            self.metrics,
+            self.wall_clock,
+            steps={STEP_TYPE: step},
+            owner=name,
+            new_token=lambda: f"{name}-{dice.getrandbits(64):016x}",
+            jitter=dice,
+        )
+
+    def wall_clock(self) -> int:
+        return START + round(self._loop.time() * timestamps.SECOND_US) + self._skew
+
+    def push(self, body: bytes, respond: Respond) -> None:
+        """A request has arrived."""
+        self._loop.call_soon(self._push.accept, "POST", _HEADERS, body, respond, context=self.context)
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do this as part of the instance: it dies with it."""
+        return self._loop.create_task(work, context=self.context)
+
+    async def replay_letter(self, ref: Ref) -> Result | None:
+        """As `Service.replay_letter` does it."""
+        opened = await self.letters.open_letter(ref)
+        if opened is None:
+            return None
+        result = await self.engine.handle(opened[1], replay=True)
+        if result.settled:
+            await self.letters.note_replay(ref, result)
+        return result
+
+    async def stop(self) -> None:
+        """As on SIGTERM: finish or give back, then end."""
+        self.stopping = True
+        await asyncio.gather(self.engine.drain(), self.flow.drain())
+        self.process.kill()

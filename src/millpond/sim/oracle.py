@@ -1,0 +1,188 @@
+"""What the documents must be: take everything that arrived, sort it, fold it. Nothing is shared with the product.
+
+It must import nothing that decides in the product (`plan`, `stamp`, `views`, `route`, `receipts`), or it would
+agree with every mistake made there; a test looks at its imports. It knows what a view's document holds from the
+view's documentation, and who wins from one tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from millpond.sim.facts import START, Fact, Message, payload_of, value_of
+from millpond.timestamps import SECOND_US, to_datetime
+
+Document = dict[str, Any]
+# Sorts: (time, sequence, publication, message id), or with the sequence first.
+Rank = tuple[int, int, int, str]
+_FUTURE_MAX = 300 * SECOND_US
+_TICKS_LATE = 900 * SECOND_US
+_TICKS_KEPT = 7 * 86_400 * SECOND_US
+_ENV = "sim"
+
+
+class Kind(NamedTuple):
+    """How the documents of one collection come about."""
+
+    topic: str
+    collection: str
+    id_of: Callable[[Message], str]
+    # The fields one message sets: all there are, or in a merged document its own.
+    fields_of: Callable[[Message], Document]
+    merged: bool = False
+    sequence_first: bool = False
+    late_after: int | None = None
+
+
+def rank(message: Message, kind: Kind) -> Rank:
+    """The message's place in the one total order."""
+    at = happened(message)
+    if at > message.published_at + _FUTURE_MAX:
+        at = message.published_at
+    sequence = -1 if message.fact.sequence is None else message.fact.sequence
+    first, second = (sequence, at) if kind.sequence_first else (at, sequence)
+    return first, second, message.published_at, message.id
+
+
+def happened(message: Message) -> int:
+    return message.published_at if message.fact.at is None else message.fact.at
+
+
+def is_clamped(message: Message) -> bool:
+    return happened(message) > message.published_at + _FUTURE_MAX
+
+
+def is_late(message: Message, kind: Kind) -> bool:
+    return kind.late_after is not None and happened(message) < message.published_at - kind.late_after
+
+
+def kinds_of(message: Message) -> list[Kind]:
+    """The collections whose documents this message takes part in."""
+    return [kind for kind in KINDS if kind.topic == message.fact.topic and not is_late(message, kind)]
+
+
+def fold(messages: Iterable[Message]) -> dict[str, Document]:
+    """Every document's path and content, `source` and what depends on a clock of ours left out."""
+    documents: dict[str, Document] = {}
+    for kind in KINDS:
+        ours = [message for message in messages if kind in kinds_of(message)]
+        for message in sorted(ours, key=lambda message: rank(message, kind)):
+            path = f"{kind.collection}/{kind.id_of(message)}"
+            before = documents.get(path, {}) if kind.merged else {}
+            documents[path] = {**before, **kind.fields_of(message)}
+    return documents
+
+
+def winners(messages: Iterable[Message]) -> dict[str, str]:
+    """The message whose stamp each document must carry: the greatest."""
+    best: dict[str, tuple[Rank, str]] = {}
+    for message in messages:
+        for kind in kinds_of(message):
+            path = f"{kind.collection}/{kind.id_of(message)}"
+            ours = rank(message, kind), message.id
+            best[path] = max(best.get(path, ours), ours)
+    return {path: message_id for path, (_, message_id) in best.items()}
+
+
+def tallies(messages: Iterable[Message]) -> dict[str, set[int]]:
+    """The passes of each gate, whatever they came in: each counts once."""
+    passes: dict[str, set[int]] = {}
+    for message in messages:
+        if message.fact.topic == "gates":
+            passes.setdefault(tally_path(message.fact), set()).add(message.fact.number)
+    return passes
+
+
+def tally_path(fact: Fact) -> str:
+    return f"gate_passes/{fact.key}"
+
+
+def _common(message: Message, doc_id: str) -> Document:
+    fact = message.fact
+    fields: Document = {"docId": doc_id, "eventTime": _time(message), "data": payload_of(fact)}
+    if fact.event_id is not None:
+        fields["eventId"] = fact.event_id
+    return fields
+
+
+def _time(message: Message) -> Any:
+    return to_datetime(happened(message))
+
+
+def _service(message: Message) -> Document:
+    fact, at = message.fact, _time(message)
+    fields = {"serviceId": fact.key, "env": _ENV, "status": value_of(fact), "version": f"{fact.number}"}
+    return {**fields, "region": "eu", "lastHeartbeatAt": at, "updatedAt": at}
+
+
+def _pipeline(message: Message) -> Document:
+    fact, at = message.fact, _time(message)
+    fields = {"pipelineId": fact.key, "env": _ENV, "tenantId": None, "status": value_of(fact)}
+    return {**fields, "lastHeartbeatAt": at, "updatedAt": at, "data": payload_of(fact)}
+
+
+def _tick(message: Message) -> Document:
+    return {"symbol": message.fact.key, "lastTickAt": _time(message), "price": message.fact.number + 0.5}
+
+
+def _own_id(message: Message) -> str:
+    return message.fact.event_id or message.id
+
+
+def _past_tick(message: Message) -> Document:
+    kept = to_datetime(message.published_at + _TICKS_KEPT)
+    return {**_common(message, _own_id(message)), "symbol": message.fact.key, "expireAt": kept}
+
+
+def _bar_id(message: Message) -> str:
+    return f"{message.fact.key}__{to_datetime(START).strftime('%Y-%m-%dT%H:%M:%SZ')}"
+
+
+def _bar(message: Message) -> Document:
+    """Its own time, `ts`, is the minute; the order is by when it was produced."""
+    fact = message.fact
+    fields = {**_common(message, _bar_id(message)), "symbol": fact.key, "timeframe": "1m", "ts": to_datetime(START)}
+    if fact.at is None:
+        # 002's preference: producedAt, publishedAt, timestamp, ts.
+        fields["eventTime"] = to_datetime(START)
+    else:
+        fields["producedAt"] = to_datetime(fact.at)
+    return {**fields, "close": fact.number + 0.25}
+
+
+def _signal(message: Message) -> Document:
+    fact = message.fact
+    said = {name: payload_of(fact)[name] for name in fact.says}
+    fields = {**_common(message, fact.key), "signalId": fact.key, **said, "updatedAt": _time(message)}
+    # No field of 002's preference names the time of an update.
+    fields["eventTime"] = to_datetime(message.published_at)
+    if fact.sequence is not None:
+        fields["sequence"] = fact.sequence
+    return fields
+
+
+def _door(message: Message) -> Document:
+    state = value_of(message.fact)
+    return {"deleted": True} if state == "removed" else {"door": message.fact.key, "state": state}
+
+
+def _gate(message: Message) -> Document:
+    return {"gate": message.fact.key, "pass": message.fact.number}
+
+
+def _key(message: Message) -> str:
+    return message.fact.key
+
+
+KINDS = (
+    Kind("services", "ops_services", lambda message: f"{_ENV}__{message.fact.key}", _service),
+    Kind("pipelines", "ingest_pipelines", _key, _pipeline),
+    Kind("ticks", "market_ticks_latest", _key, _tick, late_after=_TICKS_LATE),
+    Kind("ticks", "market_ticks", _own_id, _past_tick),
+    Kind("bars", "market_bars_1m", _bar_id, _bar),
+    Kind("signals", "trade_signals", _key, _signal, merged=True, sequence_first=True),
+    Kind("doors", "doors", _key, _door),
+    Kind("gates", "gate_last", _key, _gate),
+)
+KIND_OF: Mapping[str, Kind] = {kind.collection: kind for kind in KINDS}

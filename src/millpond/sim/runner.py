@@ -1,0 +1,133 @@
+"""Many seeds, on as many cores as asked for, and what they came to together."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+import msgspec
+
+from millpond.sim.world import Report, run_seed
+
+# What one process does before it tells us.
+_CHUNK = 8
+# What the world does to the instances; everything else that is counted is what comes of it.
+FAULTS = (
+    "crash",
+    "stopped in an orderly way",
+    "held up",
+    "delivered twice",
+    "delivered after its acknowledgement",
+    "acknowledgement lost",
+    "read failed",
+    "list failed",
+    "commit failed",
+    "commit failed after it was applied",
+    "commit reply lost",
+    "write refused",
+    "access denied",
+    "store stalled",
+    "store away",
+    "document deleted by a person",
+    "flow event delivered twice",
+    "flow event lost",
+)
+# States that worlds reach seldom, or that a change could stop them from reaching without anybody noticing: what
+# people call them, and what the simulation counts them as.
+RARE = {
+    "lost reply": "commit reply lost",
+    "commit applied after its caller gave up": "committed after its caller gave up",
+    "isolated refusal": "buried: write_refused",
+    "in-batch supersede": "superseded in its batch",
+    "republished tie": "answered duplicate_event_noop",
+    "cache verdict re-read": "verdict from the cache checked by a read",
+    "lease takeover": "lease taken over",
+    "step reclaimed by the sweep": "step reclaimed by the sweep",
+    "attempts exhausted": "step's attempts exhausted",
+    "skew clamp": "clock from the future clamped",
+    "late event ignored": "late event ignored",
+    "receipt expiry": "receipt expired and made anew",
+    "too old to count": "buried: too_old_to_count",
+    "view error parked": "buried: view_error",
+    "native dead letter": "dead-lettered by the broker",
+    "crash with a commit under way": "crash with a commit under way",
+    "acknowledgement lost": "acknowledgement lost",
+    "waiting room full": "answered backpressure_queue_full",
+    "contention": "answered contention",
+    "document deleted by a person": "document deleted by a person",
+    "tombstone": "tombstone written",
+    "access denied": "answered access_denied",
+}
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """`failures` in the order of their seeds; only the first, unless asked to go on."""
+
+    start: int
+    seeds: int = 0
+    messages: int = 0
+    simulated_seconds: float = 0.0
+    seen: Counter[str] = msgspec.field(default_factory=Counter)
+    failures: list[Report] = msgspec.field(default_factory=list)
+
+    def add(self, report: Report) -> None:
+        self.seeds += 1
+        self.messages += report.messages
+        self.simulated_seconds += report.seconds
+        self.seen.update(report.seen)
+        if report.failure is not None:
+            self.failures.append(report)
+
+    @property
+    def faults(self) -> dict[str, int]:
+        return {name: self.seen[name] for name in FAULTS}
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """By reason."""
+        prefix = "answered "
+        found = {name.removeprefix(prefix): n for name, n in self.seen.items() if name.startswith(prefix)}
+        return {name: n for name, n in sorted(found.items()) if not name.isdigit()}
+
+    @property
+    def rare(self) -> dict[str, int]:
+        return {name: self.seen[counted] for name, counted in RARE.items()}
+
+    @property
+    def unreached(self) -> list[str]:
+        """Rare states that no world reached."""
+        return [name for name, count in self.rare.items() if not count]
+
+
+def run_seeds(
+    start: int, count: int, *, jobs: int, keep_going: bool = False, advance: Callable[[int], None] = lambda _: None
+) -> Summary:
+    """Run seeds `start` to `start + count - 1`. Stops at the first that fails, unless told to keep going."""
+    summary = Summary(start=start)
+    for report in _reports(range(start, start + count), jobs):
+        summary.add(report)
+        advance(1)
+        if report.failure is not None and not keep_going:
+            break
+    return summary
+
+
+def _reports(seeds: Sequence[int], jobs: int) -> Iterator[Report]:
+    """In the order of the seeds, whoever runs them."""
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+        return
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    # Spawned, not forked: whoever calls us may have threads.
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+    try:
+        for reports in pool.map(_run_chunk, chunks):
+            yield from reports
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _run_chunk(seeds: Sequence[int]) -> list[Report]:
+    return list(map(run_seed, seeds))

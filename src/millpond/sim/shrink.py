@@ -1,0 +1,112 @@
+"""A failing world made smaller: fewer messages, fewer faults, fewer instances, and the same promise broken.
+
+The messages are drawn once, from the seed; what is taken away is taken from there, so that what is left stays as it
+was. What still fails is kept, until nothing more can be taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from millpond.sim.facts import Message, draw_messages
+from millpond.sim.swarm import FAULTS, Swarm, draw, without
+from millpond.sim.world import Report, World
+
+RUNS_MAX = 600
+
+
+class Smaller(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a seed's world: which messages and faults, on how many instances."""
+
+    seed: int
+    messages: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    instances: int | None = None
+
+    def run(self, *, trace: bool = False) -> Report:
+        swarm, messages = self._drawn()
+        return World(self.seed, swarm, messages, trace=trace).run()
+
+    def _drawn(self) -> tuple[Swarm, list[Message]]:
+        swarm = draw(self.seed)
+        kept = [m for m in draw_messages(self.seed, swarm) if self.messages is None or m.id in self.messages]
+        for fault in self.without:
+            swarm = without(swarm, fault)
+        if self.instances is not None:
+            swarm = msgspec.structs.replace(swarm, instances=self.instances)
+        return swarm, kept
+
+    def shown_messages(self) -> list[Message]:
+        return self._drawn()[1]
+
+    def options(self) -> str:
+        """What `millpond simulate` must be given to run exactly this."""
+        words = [f"--seed {self.seed}"]
+        if self.instances is not None:
+            words.append(f"--instances {self.instances}")
+        if self.without:
+            words.append(f"--without {','.join(self.without)}")
+        if self.messages is not None:
+            words.append(f"--messages {','.join(self.messages)}")
+        return " ".join(words)
+
+
+def shrink(seed: int, checker: str, advance: Callable[[int], None] = lambda _: None) -> Smaller:
+    """The smallest world found in which this checker still objects."""
+    return _Shrinking(seed, checker, advance).shrink()
+
+
+class _Shrinking:
+    def __init__(self, seed: int, checker: str, advance: Callable[[int], None]) -> None:
+        ids = tuple(message.id for message in draw_messages(seed, draw(seed)))
+        self._best = Smaller(seed=seed, messages=ids, instances=draw(seed).instances)
+        self._checker = checker
+        self._advance = advance
+        self._runs = 0
+
+    def shrink(self) -> Smaller:
+        before = None
+        while before != self._best and self._runs < RUNS_MAX:
+            before = self._best
+            self._take_messages()
+            self._take_faults()
+            self._take_instances()
+        return self._best
+
+    def _take_messages(self) -> None:
+        """Big pieces first, then ever smaller ones."""
+        size = max(1, len(self._best.messages or ()) // 2)
+        while True:
+            at = 0
+            while at < len(self._best.messages or ()):
+                ids = self._best.messages or ()
+                if not self._try(messages=(*ids[:at], *ids[at + size :])):
+                    at += size
+            if size == 1:
+                return
+            size //= 2
+
+    def _take_faults(self) -> None:
+        for fault in FAULTS:
+            if fault not in self._best.without:
+                self._try(without=(*self._best.without, fault))
+
+    def _take_instances(self) -> None:
+        for instances in range(1, self._best.instances or 1):
+            if self._try(instances=instances):
+                return
+
+    def _try(self, **changes: Sequence[str] | int) -> bool:
+        """Whether it still fails with this taken away; if so it stays away."""
+        if self._runs >= RUNS_MAX:
+            return False
+        self._runs += 1
+        self._advance(1)
+        candidate = msgspec.structs.replace(self._best, **changes)
+        failure = candidate.run().failure
+        if failure is None or failure.checker != self._checker:
+            return False
+        self._best = candidate
+        return True

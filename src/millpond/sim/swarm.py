@@ -1,0 +1,169 @@
+"""What one seed's world is like: how many of everything, and how often each thing goes wrong.
+
+Every seed draws its own rates, and about half of the faults not at all ("swarm testing"): worlds where everything
+fails a little all look alike, and hide what only happens when one thing fails often and the rest does not.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import msgspec
+
+TOPICS = ("services", "pipelines", "ticks", "bars", "signals", "doors", "gates")
+
+
+class Swarm(msgspec.Struct, frozen=True, kw_only=True):
+    """Rates are probabilities per message, delivery or call; times are seconds."""
+
+    # Producers.
+    topics: tuple[str, ...]
+    messages: int
+    keys: int
+    publishing_s: float
+    equal_times: float
+    sequences: float
+    skewed_clock: float
+    late: float
+    republished: float
+    reused_event_id: float
+    poison: float
+    refused: float
+    view_bug: float
+    # The broker.
+    delay_s: float
+    held_up: float
+    lease_s: float
+    duplicated: float
+    ack_lost: float
+    dead_letter_attempts: int | None
+    # Instances.
+    instances: int
+    clock_skew_s: float
+    crash_every_s: float | None
+    stop_every_s: float | None
+    restart_s: float
+    queue_size: int
+    retry_total_s: float
+    poison_policy: str
+    receipts_expire: bool
+    # The store.
+    latency_s: float
+    stalled: float
+    failed_before: float
+    failed_after: float
+    reply_lost: float
+    denied: float
+    read_failed: float
+    away_s: float
+    names_culprits: bool
+    keeps_log: bool
+    commits_in_flight_max: int
+    # An operator.
+    deletes: int
+    # Flow runs.
+    runs: int
+    step_s: float
+    flow_lease_s: float
+    step_failed: float
+    event_lost: float
+
+
+# What can be turned off in a world, to find out whether a failure needs it: the field, and its value for "never".
+FAULTS: dict[str, float | None] = {
+    "held_up": 0.0,
+    "duplicated": 0.0,
+    "ack_lost": 0.0,
+    "dead_letter_attempts": None,
+    "clock_skew_s": 0.0,
+    "crash_every_s": None,
+    "stop_every_s": None,
+    "stalled": 0.0,
+    "failed_before": 0.0,
+    "failed_after": 0.0,
+    "reply_lost": 0.0,
+    "denied": 0.0,
+    "read_failed": 0.0,
+    "away_s": 0.0,
+    "deletes": 0,
+    "runs": 0,
+    "step_failed": 0.0,
+    "event_lost": 0.0,
+}
+
+
+def without(swarm: Swarm, fault: str) -> Swarm:
+    return msgspec.structs.replace(swarm, **{fault: FAULTS[fault]})
+
+
+def draw(seed: int) -> Swarm:
+    dice = random.Random(f"{seed}/swarm")  # noqa: S311 - repeatable on purpose
+
+    def sometimes(low: float, high: float) -> float:
+        """Nothing in half of the worlds, else somewhere between, small rates as often as big ones."""
+        return 0.0 if dice.random() < 0.5 else between(low, high)
+
+    def between(low: float, high: float) -> float:
+        return low * math.exp(math.log(high / low) * dice.random())
+
+    publishing_s = between(1.0, 120.0)
+    latency_s = between(0.001, 0.5)
+    poison_policy = dice.choice(("auto", "park", "native"))
+    # Without a dead-letter topic what is refused for ever comes again for ever.
+    dead_lettered = poison_policy == "native" or dice.random() < 0.2
+    topics = set(dice.sample(TOPICS, dice.randint(1, 4)))
+    receipts_expire = dice.random() < 0.2
+    if receipts_expire:
+        # Long enough for some to expire, of those that matter.
+        publishing_s = between(600.0, 3_000.0)
+        topics.add("gates")
+    return Swarm(
+        topics=tuple(sorted(topics)),
+        messages=round(between(8, 90)),
+        keys=dice.randint(1, 3),
+        publishing_s=publishing_s,
+        equal_times=sometimes(0.1, 0.9),
+        sequences=sometimes(0.1, 1.0),
+        skewed_clock=sometimes(0.02, 0.3),
+        late=sometimes(0.02, 0.3),
+        republished=sometimes(0.05, 0.5),
+        reused_event_id=sometimes(0.05, 0.4),
+        poison=sometimes(0.02, 0.2),
+        refused=sometimes(0.02, 0.2),
+        view_bug=sometimes(0.02, 0.2),
+        delay_s=between(0.01, 20.0),
+        held_up=sometimes(0.02, 0.2),
+        lease_s=between(5.0, 30.0),
+        duplicated=sometimes(0.02, 0.4),
+        ack_lost=sometimes(0.01, 0.2),
+        dead_letter_attempts=dice.randint(5, 8) if dead_lettered else None,
+        instances=dice.randint(1, 5),
+        clock_skew_s=sometimes(1.0, 140.0),
+        crash_every_s=between(1.0, 60.0) if dice.random() < 0.5 else None,
+        stop_every_s=between(10.0, 90.0) if dice.random() < 0.2 else None,
+        restart_s=between(0.1, 10.0),
+        queue_size=round(between(2, 64)),
+        # Time for a few reads and commits: with less, nothing would ever be stored.
+        retry_total_s=max(between(1.0, 8.0), 12 * latency_s),
+        poison_policy=poison_policy,
+        receipts_expire=receipts_expire,
+        latency_s=latency_s,
+        stalled=sometimes(0.005, 0.1),
+        failed_before=sometimes(0.01, 0.3),
+        failed_after=sometimes(0.01, 0.3),
+        reply_lost=sometimes(0.005, 0.1),
+        denied=sometimes(0.005, 0.05),
+        read_failed=sometimes(0.01, 0.2),
+        away_s=between(1.0, 60.0) if dice.random() < 0.15 else 0.0,
+        names_culprits=dice.random() < 0.6,
+        keeps_log=dice.random() < 0.7,
+        commits_in_flight_max=dice.choice((1, 2, 8)),
+        # What was deleted comes back when everything is delivered again, which dead letters are not.
+        deletes=dice.randint(1, 4) if not dead_lettered and dice.random() < 0.3 else 0,
+        runs=dice.randint(1, 3) if dice.random() < 0.4 else 0,
+        step_s=between(0.1, 40.0),
+        flow_lease_s=between(3.0, 15.0),
+        step_failed=sometimes(0.05, 0.3),
+        event_lost=sometimes(0.05, 0.4),
+    )

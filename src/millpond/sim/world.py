@@ -1,0 +1,305 @@
+"""One seed's world, from the first message to the last check.
+
+First everything goes wrong, as the seed has it. Then the faults stop, a version without the bug of a view is rolled
+out, and everything must drain. Then the dead letters are replayed, everything is delivered once more, and once more
+without receipts: by then nothing may change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from millpond import timestamps
+from millpond.errors import Overloaded
+from millpond.flow.run import COLLECTION as RUNS
+from millpond.letters.attributes import restore
+from millpond.letters.in_store import COLLECTION as LETTERS
+from millpond.model import Delete, Delivery, LogEntry, Outcome, Ref, Result, Snapshot, Write
+from millpond.sim import final_checks, oracle
+from millpond.sim.broker import SUBSCRIPTION, Broker
+from millpond.sim.checks import RECEIPTS, TALLIES, Broken, Checks, Rules
+from millpond.sim.facts import START, Message, attributes_of, data_of, draw_messages
+from millpond.sim.final_checks import Rest
+from millpond.sim.fleet import Fleet
+from millpond.sim.flow import FlowWorld
+from millpond.sim.instance import Instance, settings_of
+from millpond.sim.loop import WORLD, Stuck, VirtualLoop
+from millpond.sim.oracle import KIND_OF
+from millpond.sim.store import Storehouse
+from millpond.sim.swarm import Swarm, draw
+
+# How long faults go on after the last message was published, and how long what is left then may take.
+AFTERMATH_S = 30.0
+DRAIN_S = 4 * 3_600.0
+DRAINS = "everything drains"
+# No more than the smallest waiting room takes.
+_AGAIN_AT_ONCE = 2
+_TRIES = 50
+
+
+class Failure(msgspec.Struct, frozen=True):
+    checker: str
+    text: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one world came to. `seen` counts faults and rare states by name."""
+
+    seed: int
+    failure: Failure | None
+    messages: int
+    seconds: float
+    steps: int
+    seen: dict[str, int]
+    trace: list[str] = []
+
+
+class World:
+    def __init__(self, seed: int, swarm: Swarm, messages: Sequence[Message], *, trace: bool = False) -> None:
+        self.seed = seed
+        self.failure: Failure | None = None
+        self._swarm = swarm
+        self._messages = messages
+        self._dice = random.Random(f"{seed}/world")  # noqa: S311 - repeatable on purpose
+        self._seen: Counter[str] = Counter()
+        self._traced = trace
+        self._lines: list[str] = []
+        # Sockets, signals and processes it has none of, and nobody asks for them.
+        self._loop = VirtualLoop(seed, self._fail)  # type: ignore[abstract]
+        settings = settings_of(swarm)
+        rules = Rules(
+            now=lambda: START + round(self._loop.time() * timestamps.SECOND_US),
+            receipts_kept=round(settings.receipt_ttl_days * timestamps.DAY_US),
+            skew_allowed=settings.max_future_skew_us,
+            skew_max=round(swarm.clock_skew_s * timestamps.SECOND_US),
+        )
+        self._house = Storehouse(seed, swarm, self._loop, self._seen, self._tell)
+        self._house.onlooker = self
+        self._checks = Checks(self._house, rules, self._seen)
+        self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
+        self._flow = FlowWorld(seed, self._house, rules, self._seen, self._fleet.pick, self._tell)
+        self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
+        self._applied: Counter[str] = Counter()
+        # Of what the broker gave up, as it comes back from the dead-letter topic.
+        self._copies: list[Message] = []
+
+    def run(self) -> Report:
+        try:
+            self._begin()
+            self._run_until_time(self._swarm.publishing_s + AFTERMATH_S)
+            self._calm_down()
+            self._run_until(lambda: self._broker.drained and self._flow.finished)
+            self._replay_letters()
+            if self._checks.anything_deleted:
+                # A person deleted documents: only when everything comes once more are they as they must be.
+                self._deliver_again(self._messages)
+            self._check_rest()
+            self._check_redelivery()
+        except Broken as broken:
+            self._fail(broken)
+        except _Failed:
+            pass
+        finally:
+            self._loop.close()
+        return Report(
+            seed=self.seed,
+            failure=self.failure,
+            messages=len(self._messages),
+            seconds=round(self._loop.time(), 3),
+            steps=self._loop.steps,
+            seen=dict(sorted(self._seen.items())),
+            trace=self._lines,
+        )
+
+    def committed(
+        self,
+        writes: Sequence[Write],
+        before: Sequence[Snapshot],
+        after: Sequence[Snapshot],
+        log: Sequence[LogEntry],
+    ) -> None:
+        """The store tells us of every commit."""
+        self._checks.committed(writes, before, after, log)
+        for old, new in zip(before, after, strict=True):
+            if new.ref.collection == RUNS and new.data is not None:
+                self._flow.changed(old, new)
+
+    def _begin(self) -> None:
+        self._fleet.start(self._answered, self._flow.step)
+        for message in self._messages:
+            self._broker.publish(message)
+        self._flow.open()
+        if self._swarm.away_s:
+            self._loop.call_at(self._dice.random() * self._swarm.publishing_s, self._go_away, context=WORLD)
+        for _ in range(self._swarm.deletes):
+            at_s = self._dice.random() * (self._swarm.publishing_s + AFTERMATH_S / 2)
+            self._loop.call_at(at_s, self._delete_something, context=WORLD)
+
+    def _go_away(self) -> None:
+        self._seen["store away"] += 1
+        self._tell("the store goes away")
+        self._house.away_until = self._loop.time() + self._swarm.away_s
+
+    def _delete_something(self) -> None:
+        """A person deletes a document, of a kind that comes back whole when everything is delivered again."""
+        found = [snapshot.ref for kind in KIND_OF if kind != "gate_last" for snapshot in self._house.all_of(kind)]
+        if found:
+            ref = self._dice.choice(found)
+            self._seen["document deleted by a person"] += 1
+            self._tell(f"{ref.path} is deleted")
+            self._checks.deleted(ref)
+            self._delete(ref)
+
+    def _delete(self, ref: Ref) -> None:
+        version = self._house.get(ref).version
+        assert version is not None  # noqa: S101 - only what was listed is deleted
+        self._house.commit([Delete(ref, version)])
+
+    def _answered(self, delivery: Delivery | None, result: Result) -> None:
+        """An instance has answered a message."""
+        self._seen[f"answered {result.reason}"] += 1
+        message = None if delivery is None else self._checks.messages.get(delivery.message_id)
+        if message is None or not result.settled:
+            return
+        self._seen["clock from the future clamped"] += oracle.is_clamped(message)
+        self._seen["late event ignored"] += any(view.outcome is Outcome.TOO_OLD for view in result.views)
+        if result.outcome is Outcome.APPLIED:
+            self._applied[message.id] += 1
+            if self._applied[message.id] > 1 and not self._checks.anything_deleted:
+                self._fail(Broken(final_checks.ONE_OUTCOME, f"{message.id} was applied twice"))
+
+    def _calm_down(self) -> None:
+        self._tell("the faults stop")
+        self._house.faulty = self._broker.faulty = self._flow.faulty = False
+        self._house.away_until = 0.0
+        self._fleet.calm_down()
+
+    def _replay_letters(self) -> None:
+        """As an operator would: what the broker gave up, then what was buried."""
+        for delivery in self._broker.dead_letters():
+            original = self._checks.messages[delivery.message_id[1:]]
+            copy = msgspec.structs.replace(original, id=delivery.message_id)
+            self._checks.add(copy)
+            self._copies.append(copy)
+            self._seen["dead-letter copy replayed"] += 1
+            self._wait_for(self._until_settled(partial(_replay, restore(delivery))))
+        for letter in self._house.all_of(LETTERS):
+            self._seen["letter replayed"] += 1
+            self._wait_for(self._until_settled(partial(_replay_letter, letter.ref)))
+
+    def _check_rest(self) -> None:
+        expires = self._swarm.receipts_expire
+        rest = Rest(self._house, self._checks, self._broker.parcels, self._copies, receipts_expire=expires)
+        final_checks.check_outcomes(rest)
+        final_checks.check_documents(rest)
+        final_checks.check_tallies(rest)
+        final_checks.check_receipts(rest)
+
+    def _check_redelivery(self) -> None:
+        """Twice: with receipts, and without. A tally rests on them, so there the second does not count."""
+        arrived = [parcel.message for parcel in self._broker.parcels if not parcel.dead]
+        before = final_checks.photograph(self._house, (*KIND_OF, TALLIES))
+        self._deliver_again(arrived)
+        after = final_checks.photograph(self._house, (*KIND_OF, TALLIES))
+        final_checks.check_unchanged(before, after, "delivered once more")
+        for receipt in self._house.all_of(RECEIPTS):
+            self._delete(receipt.ref)
+        before = final_checks.photograph(self._house, KIND_OF)
+        self._deliver_again([message for message in arrived if message.fact.topic != "gates"])
+        after = final_checks.photograph(self._house, KIND_OF)
+        final_checks.check_unchanged(before, after, "delivered once more without receipts")
+
+    def _deliver_again(self, messages: Collection[Message]) -> None:
+        order = list(messages)
+        self._dice.shuffle(order)
+
+        async def some(part: Sequence[Message]) -> None:
+            for message in part:
+                await self._until_settled(partial(_deliver, message))
+
+        async def everything() -> None:
+            await asyncio.gather(*(some(order[at::_AGAIN_AT_ONCE]) for at in range(_AGAIN_AT_ONCE)))
+
+        self._wait_for(everything())
+
+    async def _until_settled(self, send: Callable[[Instance], Awaitable[Result | None]]) -> None:
+        """As whoever sends it would: what must come again does, after a while."""
+        reason = ""
+        for _ in range(_TRIES):
+            try:
+                result = await send(self._fleet.anyone())
+            except Overloaded as error:
+                reason = error.reason
+            else:
+                if result is None or result.outcome is not Outcome.RETRY:
+                    return
+                reason = result.reason
+            await asyncio.sleep(1.0)
+        raise Broken(DRAINS, f"{reason} for ever, with no faults left")
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._fleet.anyone().start(work)
+        self._run_until(task.done)
+        task.result()
+
+    def _run_until_time(self, at_s: float) -> None:
+        over: list[bool] = []
+        self._loop.call_at(at_s, over.append, True, context=WORLD)
+        self._run_until(lambda: bool(over))
+
+    def _run_until(self, done: Callable[[], bool]) -> None:
+        try:
+            self._loop.run_until(lambda: self.failure is not None or done(), self._loop.time() + DRAIN_S)
+        except Stuck as stuck:
+            raise Broken(DRAINS, str(stuck)) from None
+        if self.failure is not None:
+            raise _Failed
+
+    def _fail(self, error: BaseException | str) -> None:
+        """The first failure counts; what follows from it does not."""
+        if self.failure is None:
+            if isinstance(error, Broken):
+                self.failure = Failure(error.checker, error.text)
+            else:
+                self.failure = Failure("nothing unexpected", f"{type(error).__name__}: {error}")
+            self._tell(f"BROKEN {self.failure.checker}: {self.failure.text}")
+
+    def _tell(self, text: str) -> None:
+        if self._traced:
+            self._lines.append(f"{self._loop.time():10.3f} {text}")
+
+
+class _Failed(Exception):
+    """The run is over; why is in `failure`."""
+
+
+async def _deliver(message: Message, instance: Instance) -> Result:
+    delivery = Delivery(
+        message_id=message.id,
+        publish_time=message.published_at,
+        data=data_of(message.fact),
+        attributes=attributes_of(message.fact),
+        subscription=SUBSCRIPTION,
+    )
+    return await instance.engine.handle(delivery)
+
+
+async def _replay(delivery: Delivery, instance: Instance) -> Result:
+    return await instance.engine.handle(delivery, replay=True, bury=False)
+
+
+async def _replay_letter(ref: Ref, instance: Instance) -> Result | None:
+    return await instance.replay_letter(ref)
+
+
+def run_seed(seed: int, *, trace: bool = False) -> Report:
+    """The world of this seed, as it is drawn."""
+    swarm = draw(seed)
+    return World(seed, swarm, draw_messages(seed, swarm), trace=trace).run()
