@@ -15,6 +15,7 @@ from typing import cast
 import httptools
 import msgspec
 import uvloop
+
 from benchmarks.processes import Address, BenchError
 
 PUSH_PATH = "/pubsub/push"

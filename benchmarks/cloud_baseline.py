@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 
 import msgspec
-from benchmarks.cloud_messages import TOPIC, Message
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.firestore_v1 import SERVER_TIMESTAMP, Client, DocumentReference, Transaction, transactional
+
+from benchmarks.cloud_messages import TOPIC, Message
 
 THREADS = 8
 

@@ -10,13 +10,14 @@ from itertools import cycle
 from pathlib import Path
 
 import msgspec
+from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient  # type: ignore[import-untyped]
+from google.cloud.pubsub_v1.types import BatchSettings  # type: ignore[import-untyped]
+
 from benchmarks import cloud_verify
 from benchmarks.cloud_messages import TOPIC, Message
 from benchmarks.cloud_results import PULL_AT_ONCE, Run
 from benchmarks.cloud_setting import Cloud
 from benchmarks.processes import BenchError, Server
-from google.cloud.pubsub_v1 import PublisherClient, SubscriberClient  # type: ignore[import-untyped]
-from google.cloud.pubsub_v1.types import BatchSettings  # type: ignore[import-untyped]
 
 # The emulator hands a stream 100 messages every 50 ms, whoever pulls: one alone would measure that.
 _SUBSCRIPTIONS = tuple(f"bench-{number}" for number in range(4))

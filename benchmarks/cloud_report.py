@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from benchmarks.cloud_baseline import THREADS
 from benchmarks.cloud_results import (
     CONNECTIONS,

@@ -6,6 +6,7 @@ import statistics
 from typing import Literal
 
 import msgspec
+
 from benchmarks.cloud_proxy import Counts
 from benchmarks.results import Check
 

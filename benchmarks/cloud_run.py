@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
 from benchmarks import cloud_counted, cloud_pull, cloud_report, cloud_runs, machine, sections
 from benchmarks.cloud_results import DOCUMENTS, FULL, HOT_DOCUMENTS, QUICK, CloudResults, Run
 from benchmarks.cloud_setting import Cloud
 from benchmarks.processes import ROOT, BenchError, Cores
 from benchmarks.setting import say
-
 from common.emulators import emulator
 
 _PACKAGES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+
 from benchmarks import cloud_setting, cloud_verify
 from benchmarks.cloud_baseline import Report
 from benchmarks.cloud_messages import Message

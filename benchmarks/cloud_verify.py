@@ -6,9 +6,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 
-from benchmarks.cloud_messages import Message, fold
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.firestore_v1 import Client
+
+from benchmarks.cloud_messages import Message, fold
 
 _CLEAR_S_MAX = 60
 _NAMED_MAX = 3

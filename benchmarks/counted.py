@@ -6,6 +6,7 @@ import sys
 import time
 
 import msgspec
+
 from benchmarks import client, messages
 from benchmarks.client import Tally
 from benchmarks.processes import Server

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import apsw
+
 from benchmarks import wrk
 from benchmarks.processes import ROOT, Cores
 

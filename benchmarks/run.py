@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from benchmarks import counted, machine, report, sections, throughput, wrk
 from benchmarks.messages import Runs
 from benchmarks.processes import ROOT, BenchError, choose_cores

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from benchmarks.processes import ROOT
 
 DOCS = ROOT / "docs"

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import msgspec
+
 from benchmarks import messages
 from benchmarks.client import PUSH_PATH
 from benchmarks.processes import Address, BenchError

@@ -109,6 +109,27 @@ def draw_messages(seed: int, swarm: Swarm) -> list[Message]:
     return sorted(messages, key=lambda message: (message.published_at, message.id))
 
 
+def draw_legacy(seed: int, swarm: Swarm) -> list[Message]:
+    """What was there before Millpond, as an earlier consumer made it of messages nobody will send again."""
+    dice = random.Random(f"{seed}/legacy")  # noqa: S311 - as above
+    topics = [topic for topic in swarm.topics if topic in {"services", "pipelines"}]
+    messages = []
+    for number in range(swarm.legacy if topics else 0):
+        published_at = START - round(dice.uniform(-5, 60) * _SECOND)
+        fact = Fact(
+            number=1_000 + number,
+            topic=dice.choice(topics),
+            key=f"K{dice.randrange(swarm.keys)}",
+            at=published_at - round(dice.uniform(-400, 30) * _SECOND),
+            sequence=None,
+            event_id=None,
+            says=(),
+            flaw=None,
+        )
+        messages.append(Message(id=f"legacy{number}", fact=fact, published_at=published_at))
+    return messages
+
+
 def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int, earlier: list[Fact]) -> Fact:
     topic = dice.choice(swarm.topics)
     key = f"K{dice.randrange(swarm.keys)}"

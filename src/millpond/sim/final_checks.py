@@ -39,6 +39,7 @@ class Rest(NamedTuple):
             given_up = parcel.dead or (message.fact.topic == "gates" and message.id in buried)
             if message.id in written or (not given_up and message.fact.flaw in {None, BUG}):
                 found.append(message)
+        found += [message for message in self.checks.messages.values() if message.id.startswith("legacy")]
         return found + [copy for copy in self.copies if copy.fact.flaw in {None, BUG} and self._counts(copy)]
 
     def _counts(self, copy: Message) -> bool:

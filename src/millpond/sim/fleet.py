@@ -40,6 +40,7 @@ class Fleet:
             self._start(slot)
         self._later(self._swarm.crash_every_s, self._crash)
         self._later(self._swarm.stop_every_s, self._stop)
+        self._later(self._swarm.freeze_every_s, self._freeze)
 
     def pick(self, dice: random.Random) -> Instance | None:
         """A living instance; a stopping one still takes what reaches it, and answers that it must come again."""
@@ -93,6 +94,15 @@ class Fleet:
         if instance is not None and not instance.stopping and not self._calm:
             self._seen["stopped in an orderly way"] += 1
             instance.start(instance.stop())
+
+    def _freeze(self) -> None:
+        """As when its machine is paused: what it believes about time and leases is wrong when it goes on."""
+        self._later(self._swarm.freeze_every_s, self._freeze)
+        instance = self.pick(self._dice)
+        if instance is not None and not self._calm:
+            self._seen["frozen for a while"] += 1
+            instance.process.frozen_until = self._loop.time() + self._dice.uniform(1.0, 40.0)
+            self._tell(f"{instance.name} is frozen")
 
     def _died(self, slot: int, instance: Instance) -> None:
         self._tell(f"{instance.name} dies")

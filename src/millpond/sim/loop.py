@@ -23,13 +23,15 @@ Ts = TypeVarTuple("Ts")
 class Process:
     """What dies together."""
 
-    __slots__ = ("alive", "name", "on_death", "steps_left")
+    __slots__ = ("alive", "frozen_until", "name", "on_death", "steps_left")
 
     def __init__(self, name: str, on_death: Callable[[], None] = lambda: None) -> None:
         self.name = name
         self.alive = True
         # It dies after so many more callbacks; None does not.
         self.steps_left: int | None = None
+        # Until then it does nothing, and notices nothing, as when its machine is paused.
+        self.frozen_until = 0.0
         self.on_death = on_death
 
     def kill(self) -> None:
@@ -60,7 +62,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._now = 0.0
         self._made = 0
         self._ready: list[tuple[Process | None, asyncio.Handle]] = []
-        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Process | None, asyncio.Handle]] = []
         # Kept to the end, so that no task of a dead process is cleaned up, which would run its `finally`.
         self._tasks: list[asyncio.Task[Any]] = []
         self.steps = 0
@@ -85,6 +87,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if handle.cancelled() or (process is not None and not process.alive):
             return
         self.steps += 1
+        if process is not None and process.frozen_until > self._now:
+            self._made += 1
+            heapq.heappush(self._timers, (process.frozen_until, self._made, process, handle))
+            return
         if process is not None and process.steps_left is not None:
             process.steps_left -= 1
             if process.steps_left <= 0:

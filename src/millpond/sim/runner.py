@@ -17,6 +17,7 @@ _CHUNK = 8
 FAULTS = (
     "crash",
     "stopped in an orderly way",
+    "frozen for a while",
     "held up",
     "delivered twice",
     "delivered after its acknowledgement",
@@ -31,6 +32,9 @@ FAULTS = (
     "store stalled",
     "store away",
     "document deleted by a person",
+    "document from before Millpond",
+    "letter replayed amid the faults",
+    "expired document removed",
     "flow event delivered twice",
     "flow event lost",
 )

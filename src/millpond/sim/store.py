@@ -74,6 +74,10 @@ class Storehouse:
             self.onlooker.committed(writes, before, after, log)
         return committed
 
+    def sweep(self, at: int) -> int:
+        """Remove what has expired; how many."""
+        return now(self.inner.sweep(at, None))
+
     def happens(self, fault: str, rate: float) -> bool:
         """Whether this goes wrong now."""
         if not self.faulty or rate == 0.0 or self._dice.random() >= rate:
@@ -102,7 +106,12 @@ class Connection:
         self.commits_under_way = 0
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        return await self._call("read", lambda: self._read(refs))
+        if self._house.swarm.reads_at_once or len(refs) == 1:
+            return await self._call("read", lambda: self._read(refs))
+        # Each is of a moment after the call began, not all of one.
+        middle = len(refs) // 2
+        first = await self._call("read", lambda: self._read(refs[:middle]))
+        return first + await self._call("read", lambda: self._read(refs[middle:]))
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         self.commits_under_way += 1

@@ -43,6 +43,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_s: float
     crash_every_s: float | None
     stop_every_s: float | None
+    freeze_every_s: float | None
     restart_s: float
     queue_size: int
     retry_total_s: float
@@ -58,10 +59,13 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     read_failed: float
     away_s: float
     names_culprits: bool
+    reads_at_once: bool
     keeps_log: bool
     commits_in_flight_max: int
-    # An operator.
+    # People.
+    legacy: int
     deletes: int
+    replays: int
     # Flow runs.
     runs: int
     step_s: float
@@ -79,6 +83,7 @@ FAULTS: dict[str, float | None] = {
     "clock_skew_s": 0.0,
     "crash_every_s": None,
     "stop_every_s": None,
+    "freeze_every_s": None,
     "stalled": 0.0,
     "failed_before": 0.0,
     "failed_after": 0.0,
@@ -86,7 +91,9 @@ FAULTS: dict[str, float | None] = {
     "denied": 0.0,
     "read_failed": 0.0,
     "away_s": 0.0,
+    "legacy": 0,
     "deletes": 0,
+    "replays": 0,
     "runs": 0,
     "step_failed": 0.0,
     "event_lost": 0.0,
@@ -112,6 +119,9 @@ def draw(seed: int) -> Swarm:
     poison_policy = dice.choice(("auto", "park", "native"))
     # Without a dead-letter topic what is refused for ever comes again for ever.
     dead_lettered = poison_policy == "native" or dice.random() < 0.2
+    # What was deleted comes back when everything is delivered again, which dead letters and what was there before
+    # Millpond are not.
+    deletes = dice.randint(1, 4) if not dead_lettered and dice.random() < 0.3 else 0
     topics = set(dice.sample(TOPICS, dice.randint(1, 4)))
     receipts_expire = dice.random() < 0.2
     if receipts_expire:
@@ -142,6 +152,7 @@ def draw(seed: int) -> Swarm:
         clock_skew_s=sometimes(1.0, 140.0),
         crash_every_s=between(1.0, 60.0) if dice.random() < 0.5 else None,
         stop_every_s=between(10.0, 90.0) if dice.random() < 0.2 else None,
+        freeze_every_s=between(5.0, 60.0) if dice.random() < 0.3 else None,
         restart_s=between(0.1, 10.0),
         queue_size=round(between(2, 64)),
         # Time for a few reads and commits: with less, nothing would ever be stored.
@@ -157,10 +168,12 @@ def draw(seed: int) -> Swarm:
         read_failed=sometimes(0.01, 0.2),
         away_s=between(1.0, 60.0) if dice.random() < 0.15 else 0.0,
         names_culprits=dice.random() < 0.6,
+        reads_at_once=dice.random() < 0.6,
         keeps_log=dice.random() < 0.7,
         commits_in_flight_max=dice.choice((1, 2, 8)),
-        # What was deleted comes back when everything is delivered again, which dead letters are not.
-        deletes=dice.randint(1, 4) if not dead_lettered and dice.random() < 0.3 else 0,
+        legacy=0 if deletes or dice.random() < 0.6 else dice.randint(1, 4),
+        deletes=deletes,
+        replays=dice.randint(1, 6) if dice.random() < 0.3 else 0,
         runs=dice.randint(1, 3) if dice.random() < 0.4 else 0,
         step_s=between(0.1, 40.0),
         flow_lease_s=between(3.0, 15.0),

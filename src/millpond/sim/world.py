@@ -21,16 +21,17 @@ from millpond.errors import Overloaded
 from millpond.flow.run import COLLECTION as RUNS
 from millpond.letters.attributes import restore
 from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delete, Delivery, LogEntry, Outcome, Ref, Result, Snapshot, Write
+from millpond.model import Delivery, LogEntry, Outcome, Ref, Result, Snapshot, Write
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
 from millpond.sim.checks import RECEIPTS, TALLIES, Broken, Checks, Rules
-from millpond.sim.facts import START, Message, attributes_of, data_of, draw_messages
+from millpond.sim.facts import START, Message, attributes_of, data_of, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
 from millpond.sim.flow import FlowWorld
 from millpond.sim.instance import Instance, settings_of
 from millpond.sim.loop import WORLD, Stuck, VirtualLoop
+from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF
 from millpond.sim.store import Storehouse
 from millpond.sim.swarm import Swarm, draw
@@ -86,6 +87,7 @@ class World:
         self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
         self._flow = FlowWorld(seed, self._house, rules, self._seen, self._fleet.pick, self._tell)
         self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
+        self._operator = Operator(seed, self._house, self._checks, rules, self._seen, self._fleet.pick, self._tell)
         self._applied: Counter[str] = Counter()
         # Of what the broker gave up, as it comes back from the dead-letter topic.
         self._copies: list[Message] = []
@@ -93,7 +95,7 @@ class World:
     def run(self) -> Report:
         try:
             self._begin()
-            self._run_until_time(self._swarm.publishing_s + AFTERMATH_S)
+            self._run_until_time(self._swarm.publishing_s + self._swarm.away_s + AFTERMATH_S)
             self._calm_down()
             self._run_until(lambda: self._broker.drained and self._flow.finished)
             self._replay_letters()
@@ -133,34 +135,17 @@ class World:
 
     def _begin(self) -> None:
         self._fleet.start(self._answered, self._flow.step)
+        self._operator.begin(draw_legacy(self.seed, self._swarm), self._swarm.publishing_s + AFTERMATH_S / 2)
         for message in self._messages:
             self._broker.publish(message)
         self._flow.open()
         if self._swarm.away_s:
             self._loop.call_at(self._dice.random() * self._swarm.publishing_s, self._go_away, context=WORLD)
-        for _ in range(self._swarm.deletes):
-            at_s = self._dice.random() * (self._swarm.publishing_s + AFTERMATH_S / 2)
-            self._loop.call_at(at_s, self._delete_something, context=WORLD)
 
     def _go_away(self) -> None:
         self._seen["store away"] += 1
         self._tell("the store goes away")
         self._house.away_until = self._loop.time() + self._swarm.away_s
-
-    def _delete_something(self) -> None:
-        """A person deletes a document, of a kind that comes back whole when everything is delivered again."""
-        found = [snapshot.ref for kind in KIND_OF if kind != "gate_last" for snapshot in self._house.all_of(kind)]
-        if found:
-            ref = self._dice.choice(found)
-            self._seen["document deleted by a person"] += 1
-            self._tell(f"{ref.path} is deleted")
-            self._checks.deleted(ref)
-            self._delete(ref)
-
-    def _delete(self, ref: Ref) -> None:
-        version = self._house.get(ref).version
-        assert version is not None  # noqa: S101 - only what was listed is deleted
-        self._house.commit([Delete(ref, version)])
 
     def _answered(self, delivery: Delivery | None, result: Result) -> None:
         """An instance has answered a message."""
@@ -178,7 +163,7 @@ class World:
     def _calm_down(self) -> None:
         self._tell("the faults stop")
         self._house.faulty = self._broker.faulty = self._flow.faulty = False
-        self._house.away_until = 0.0
+        self._operator.at_work = False
         self._fleet.calm_down()
 
     def _replay_letters(self) -> None:
@@ -210,7 +195,7 @@ class World:
         after = final_checks.photograph(self._house, (*KIND_OF, TALLIES))
         final_checks.check_unchanged(before, after, "delivered once more")
         for receipt in self._house.all_of(RECEIPTS):
-            self._delete(receipt.ref)
+            self._operator.delete(receipt.ref)
         before = final_checks.photograph(self._house, KIND_OF)
         self._deliver_again([message for message in arrived if message.fact.topic != "gates"])
         after = final_checks.photograph(self._house, KIND_OF)

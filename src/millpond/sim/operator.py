@@ -1,0 +1,103 @@
+"""People in the simulated world: some wrote documents before Millpond, delete some, or replay letters too early.
+
+And the store's own housekeeper, which removes what has expired, some time after it has.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from millpond.errors import MillpondError
+from millpond.letters.in_store import COLLECTION as LETTERS
+from millpond.model import Delete, Put, Ref
+from millpond.sim import oracle
+from millpond.sim.checks import Checks, Rules
+from millpond.sim.facts import Message
+from millpond.sim.instance import Instance
+from millpond.sim.loop import WORLD
+from millpond.sim.oracle import KIND_OF, KINDS
+from millpond.sim.store import Storehouse
+from millpond.timestamps import to_datetime
+
+_SWEEP_EVERY_S = 120.0
+
+
+class Operator:
+    def __init__(
+        self,
+        seed: int,
+        house: Storehouse,
+        checks: Checks,
+        rules: Rules,
+        seen: Counter[str],
+        pick: Callable[[random.Random], Instance | None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._house = house
+        self._checks = checks
+        self._rules = rules
+        self._seen = seen
+        self._pick = pick
+        self._tell = tell
+        self._dice = random.Random(f"{seed}/operator")  # noqa: S311 - repeatable on purpose
+        self.at_work = True
+
+    def begin(self, legacy: list[Message], until_s: float) -> None:
+        """Whatever is to happen before `until_s`."""
+        for message in legacy:
+            self._write_as_before(message)
+        for _ in range(self._house.swarm.deletes):
+            self._house.loop.call_at(self._dice.random() * until_s, self._delete_something, context=WORLD)
+        for _ in range(self._house.swarm.replays):
+            self._house.loop.call_at(self._dice.random() * until_s, self._replay_something, context=WORLD)
+        if self._house.swarm.receipts_expire:
+            self._house.loop.call_later(_SWEEP_EVERY_S, self._sweep, context=WORLD)
+
+    def delete(self, ref: Ref) -> None:
+        version = self._house.get(ref).version
+        assert version is not None  # noqa: S101 - only what was listed is deleted
+        self._house.commit([Delete(ref, version)])
+
+    def _write_as_before(self, message: Message) -> None:
+        """As an earlier consumer left it: what the message says, where it came from, and no stamp."""
+        kind = next(kind for kind in KINDS if kind.topic == message.fact.topic)
+        ref = Ref(kind.collection, kind.id_of(message))
+        if oracle.is_late(message, kind) or self._house.get(ref).data is not None:
+            return
+        self._checks.add(message)
+        source = {"messageId": message.id, "publishedAt": to_datetime(message.published_at)}
+        self._house.commit([Put(ref, None, {**kind.fields_of(message), "source": source})])
+        self._seen["document from before Millpond"] += 1
+
+    def _delete_something(self) -> None:
+        """Of a kind that comes back whole when everything is delivered again."""
+        found = [snapshot.ref for kind in KIND_OF if kind != "gate_last" for snapshot in self._house.all_of(kind)]
+        if found and self.at_work:
+            ref = self._dice.choice(found)
+            self._seen["document deleted by a person"] += 1
+            self._tell(f"{ref.path} is deleted")
+            self._checks.deleted(ref)
+            self.delete(ref)
+
+    def _replay_something(self) -> None:
+        letters = [snapshot.ref for snapshot in self._house.all_of(LETTERS)]
+        instance = self._pick(self._dice)
+        if letters and instance is not None and self.at_work:
+            ref = self._dice.choice(letters)
+            self._seen["letter replayed amid the faults"] += 1
+            self._tell(f"{ref.id} is replayed")
+            instance.start(_replay(instance, ref))
+
+    def _sweep(self) -> None:
+        self._house.loop.call_later(_SWEEP_EVERY_S, self._sweep, context=WORLD)
+        self._seen["expired document removed"] += self._house.sweep(self._rules.now())
+
+
+async def _replay(instance: Instance, ref: Ref) -> None:
+    """The command would say what went wrong, and the operator try again some day."""
+    try:
+        await instance.replay_letter(ref)
+    except MillpondError:
+        return
