@@ -60,7 +60,7 @@ def test_one_seed_is_told_with_its_trace() -> None:
 
 def test_one_seed_can_be_made_smaller_by_hand() -> None:
     messages = json.loads(run("--seed", "3", "--json")[1])["messages"]
-    fewer = json.loads(run("--seed", "3", "--messages", "none", "--without", "runs", "--json")[1])
+    fewer = json.loads(run("--seed", "3", "--messages", "none", "--faults", "none", "--json")[1])
 
     assert messages > 0
     assert fewer["messages"] == 0
@@ -71,8 +71,8 @@ def test_one_seed_can_be_made_smaller_by_hand() -> None:
     ("words", "text"),
     [
         (("--trace",), "need --seed"),
-        (("--without", "crash_every_s"), "need --seed"),
-        (("--seed", "1", "--without", "rain"), "'rain' is none of"),
+        (("--faults", "crash_every_s"), "need --seed"),
+        (("--seed", "1", "--faults", "rain"), "'rain' is none of"),
         (("--seeds", "0"), "0 is not in the range"),
         (("--seed", "-1"), "-1 is not in the range"),
     ],

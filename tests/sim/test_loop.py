@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -85,11 +86,11 @@ def test_a_frozen_process_goes_on_later_and_has_missed_nothing(loop: VirtualLoop
                 await asyncio.sleep(100)
         return loop.time()
 
-    task = _in(process, loop, work())
+    task: asyncio.Task[Any] = _in(process, loop, work())
     process.frozen_until = 30.0
     loop.run_until(task.done, time_max=200)
 
-    assert task.result() == 31.0  # type: ignore[func-returns-value]
+    assert task.result() == 31.0
 
 
 def test_the_order_of_what_is_ready_comes_from_the_seed() -> None:

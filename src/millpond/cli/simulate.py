@@ -10,13 +10,23 @@ import click
 from millpond.cli import exits
 from millpond.cli.options import example, json_option
 from millpond.cli.output import Column, print_json, print_line, print_table, progress
+from millpond.sim.facts import START, Message
 from millpond.sim.runner import Summary, run_seeds
-from millpond.sim.shrink import Smaller, shrink
+from millpond.sim.shrink import NONE, Smaller, shrink
 from millpond.sim.swarm import FAULTS
 from millpond.sim.world import Failure, Report
+from millpond.timestamps import SECOND_US
 
 _COUNTS = (Column("what happened"), Column("times", right=True))
-_MESSAGES = tuple(Column(name) for name in ("message", "published", "topic", "key", "time", "sequence", "flaw"))
+_MESSAGES = (
+    Column("message"),
+    Column("published", right=True),
+    Column("topic"),
+    Column("key"),
+    Column("event time", right=True),
+    Column("sequence", right=True),
+    Column("flaw"),
+)
 
 
 @click.command(
@@ -34,8 +44,8 @@ _MESSAGES = tuple(Column(name) for name in ("message", "published", "topic", "ke
 @click.option("--require-rare", is_flag=True, help="Fail where a rare state was reached by no world.")
 @click.option("--seed", type=click.IntRange(0), help="Run this one only.")
 @click.option("--trace", is_flag=True, help="With --seed: tell everything that happens, the same every time.")
-@click.option("--messages", metavar="IDS", help="With --seed: publish these only, by comma.")
-@click.option("--without", metavar="FAULTS", default="", help="With --seed: leave these out, by comma.")
+@click.option("--messages", metavar="IDS", help="With --seed: publish these only, by comma; or `none`.")
+@click.option("--faults", metavar="NAMES", help="With --seed: leave out all faults but these; or `none`.")
 @click.option("--instances", type=click.IntRange(1, 5), help="With --seed: run so many.")
 @json_option
 @click.pass_context
@@ -46,7 +56,7 @@ def simulate(
     jobs: int | None,
     seed: int | None,
     messages: str | None,
-    without: str,
+    faults: str | None,
     instances: int | None,
     *,
     keep_going: bool,
@@ -63,13 +73,13 @@ def simulate(
     that does not matter was taken away is shown, with the command that repeats it.
     """
     if seed is not None:
-        only = None if messages is None else tuple(filter(None, messages.split(",")))
-        left_out = _known_faults(ctx, without)
-        one = Smaller(seed=seed, messages=only, without=left_out, instances=instances)
+        one = Smaller(
+            seed=seed, messages=_names(messages), faults=_known_faults(ctx, _names(faults)), instances=instances
+        )
         _run_one(ctx, one, trace=trace, as_json=as_json)
         return
-    if trace or messages is not None or without or instances is not None:
-        raise click.UsageError("--trace, --messages, --without and --instances need --seed", ctx)
+    if trace or messages is not None or faults is not None or instances is not None:
+        raise click.UsageError("--trace, --messages, --faults and --instances need --seed", ctx)
     with progress("Worlds", seeds) as advance:
         summary = run_seeds(start, seeds, jobs=jobs or os.cpu_count() or 1, keep_going=keep_going, advance=advance)
     smaller = None
@@ -85,11 +95,16 @@ def simulate(
     ctx.exit(exits.NEGATIVE if summary.failures or unreached else exits.OK)
 
 
-def _known_faults(ctx: click.Context, text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(",")))
-    for name in names:
+def _names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return () if text == NONE else tuple(filter(None, text.split(",")))
+
+
+def _known_faults(ctx: click.Context, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for name in names or ():
         if name not in FAULTS:
-            raise click.UsageError(f"--without: {name!r} is none of {', '.join(FAULTS)}", ctx)
+            raise click.UsageError(f"--faults: {name!r} is none of {', '.join(FAULTS)}", ctx)
     return names
 
 
@@ -137,9 +152,15 @@ def _show_smaller(smaller: Smaller) -> None:
     print_line(f"millpond simulate {smaller.options()} --trace")
 
 
-def _row(message: Any) -> tuple[Any, ...]:
+def _row(message: Message) -> tuple[Any, ...]:
     fact = message.fact
-    return message.id, message.published_at, fact.topic, fact.key, fact.at, fact.sequence, fact.flaw
+    happened = None if fact.at is None else _seconds(fact.at)
+    return message.id, _seconds(message.published_at), fact.topic, fact.key, happened, fact.sequence, fact.flaw
+
+
+def _seconds(at: int) -> str:
+    """On the simulated clock, as in a trace."""
+    return f"{(at - START) / SECOND_US:.6f}"
 
 
 def _verdict(failure: Failure | None) -> str:

@@ -82,6 +82,8 @@ class FlowWorld:
         steps, before = (new.data or {})["steps"], (old.data or {}).get("steps", {})
         for step_id, step in steps.items():
             self._check_step(f"{new.ref.id}/{step_id}", before.get(step_id), step, before)
+            if step != before.get(step_id):
+                self._tell(f"{new.ref.id}/{step_id} is {step['status']} {step.get('claim', {}).get('owner', '')}")
         self._finished[new.ref.id] = _is_finished(steps)
         copies = 1 + self._happens("flow event delivered twice", self._swarm.duplicated)
         if self._happens("flow event lost", self._swarm.event_lost):

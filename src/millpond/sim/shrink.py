@@ -15,6 +15,7 @@ from millpond.sim.swarm import FAULTS, Swarm, draw, without
 from millpond.sim.world import Report, World
 
 RUNS_MAX = 600
+NONE = "none"
 
 
 class Smaller(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,8 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     messages: tuple[str, ...] | None = None
-    without: tuple[str, ...] = ()
+    # Those that may happen; None is all that were drawn.
+    faults: tuple[str, ...] | None = None
     instances: int | None = None
 
     def run(self, *, trace: bool = False) -> Report:
@@ -32,8 +34,9 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     def _drawn(self) -> tuple[Swarm, list[Message]]:
         swarm = draw(self.seed)
         kept = [m for m in draw_messages(self.seed, swarm) if self.messages is None or m.id in self.messages]
-        for fault in self.without:
-            swarm = without(swarm, fault)
+        for fault in FAULTS:
+            if self.faults is not None and fault not in self.faults:
+                swarm = without(swarm, fault)
         if self.instances is not None:
             swarm = msgspec.structs.replace(swarm, instances=self.instances)
         return swarm, kept
@@ -46,10 +49,10 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
         words = [f"--seed {self.seed}"]
         if self.instances is not None:
             words.append(f"--instances {self.instances}")
-        if self.without:
-            words.append(f"--without {','.join(self.without)}")
+        if self.faults is not None:
+            words.append(f"--faults {','.join(self.faults) or NONE}")
         if self.messages is not None:
-            words.append(f"--messages {','.join(self.messages)}")
+            words.append(f"--messages {','.join(self.messages) or NONE}")
         return " ".join(words)
 
 
@@ -61,7 +64,9 @@ def shrink(seed: int, checker: str, advance: Callable[[int], None] = lambda _: N
 class _Shrinking:
     def __init__(self, seed: int, checker: str, advance: Callable[[int], None]) -> None:
         ids = tuple(message.id for message in draw_messages(seed, draw(seed)))
-        self._best = Smaller(seed=seed, messages=ids, instances=draw(seed).instances)
+        swarm = draw(seed)
+        on = tuple(fault for fault, never in FAULTS.items() if getattr(swarm, fault) != never)
+        self._best = Smaller(seed=seed, messages=ids, faults=on, instances=swarm.instances)
         self._checker = checker
         self._advance = advance
         self._runs = 0
@@ -89,9 +94,8 @@ class _Shrinking:
             size //= 2
 
     def _take_faults(self) -> None:
-        for fault in FAULTS:
-            if fault not in self._best.without:
-                self._try(without=(*self._best.without, fault))
+        for fault in self._best.faults or ():
+            self._try(faults=tuple(other for other in self._best.faults or () if other != fault))
 
     def _take_instances(self) -> None:
         for instances in range(1, self._best.instances or 1):

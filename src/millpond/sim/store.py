@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
@@ -51,6 +52,7 @@ class Storehouse:
         self.away_until = 0.0
         self.onlooker: Onlooker | None = None
         self.tell = tell
+        self.traced = False
         self._dice = random.Random(f"{seed}/store")  # noqa: S311 - repeatable on purpose
 
     def get(self, ref: Ref) -> Snapshot:
@@ -107,29 +109,30 @@ class Connection:
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         if self._house.swarm.reads_at_once or len(refs) == 1:
-            return await self._call("read", lambda: self._read(refs))
+            return await self._call("read", lambda: self._read(refs), refs)
         # Each is of a moment after the call began, not all of one.
         middle = len(refs) // 2
-        first = await self._call("read", lambda: self._read(refs[:middle]))
-        return first + await self._call("read", lambda: self._read(refs[middle:]))
+        first = await self._call("read", lambda: self._read(refs[:middle]), refs[:middle])
+        return first + await self._call("read", lambda: self._read(refs[middle:]), refs[middle:])
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         self.commits_under_way += 1
         try:
-            return await self._call("commit", lambda: self._commit(writes, log))
+            return await self._call("commit", lambda: self._commit(writes, log), [write.ref for write in writes])
         finally:
             self.commits_under_way -= 1
 
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
-        return await self._call("list", lambda: now(self._house.inner.list_documents(collection, limit, after)))
+        page = partial(self._house.inner.list_documents, collection, limit, after)
+        return await self._call("list", lambda: now(page()), [Ref(collection, "*")])
 
-    async def _call(self, what: str, serve: Callable[[], T]) -> T:
+    async def _call(self, what: str, serve: Callable[[], T], refs: Sequence[Ref] = ()) -> T:
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._loop.call_later(self._house.latency_s(), self._serve, what, serve, answer, context=WORLD)
+        self._loop.call_later(self._house.latency_s(), self._serve, what, serve, answer, refs, context=WORLD)
         self._loop.call_later(DEADLINE_S, self._expire, answer, context=WORLD)
         return await answer
 
-    def _serve(self, what: str, serve: Callable[[], T], answer: asyncio.Future[T]) -> None:
+    def _serve(self, what: str, serve: Callable[[], T], answer: asyncio.Future[T], refs: Sequence[Ref]) -> None:
         """The call has arrived. From here on it is the store's, whatever becomes of the caller."""
         house, swarm = self._house, self._house.swarm
         if self._loop.time() < house.away_until:
@@ -145,8 +148,8 @@ class Connection:
                 result = serve()
             except WriteRefused as refusal:
                 error = refusal
-        shown = type(error if error is not None else result).__name__
-        house.tell(f"{self._owner} {what}: {shown}{', too late' if answer.done() else ''}")
+        if house.traced:
+            house.tell(f"{self._owner} {what} {_listed(refs)}: {self._shown(result, error, answer)}")
         if what == "commit" and error is None:
             if answer.done() and isinstance(result, Committed):
                 house.seen["committed after its caller gave up"] += 1
@@ -172,6 +175,16 @@ class Connection:
                 return Conflict()
         return committed
 
+    def _shown(self, result: object, error: StoreError | None, answer: asyncio.Future[Any]) -> str:
+        """How a call ended, for a trace."""
+        if error is not None:
+            shown = type(error).__name__
+        elif isinstance(result, list):
+            shown = ", ".join(_source_of(snapshot) for snapshot in sorted(result, key=lambda found: found.ref))
+        else:
+            shown = type(result).__name__
+        return f"{shown}, and nobody waits for it any more" if answer.done() else shown
+
     def _expire(self, answer: asyncio.Future[Any]) -> None:
         _answer(answer, None, Unavailable("no answer in time", code="DEADLINE_EXCEEDED"))
 
@@ -185,6 +198,19 @@ def _answer(answer: asyncio.Future[T], result: T | None, error: StoreError | Non
         answer.exception()
     else:
         answer.set_result(result)  # type: ignore[arg-type]
+
+
+def _listed(refs: Sequence[Ref]) -> str:
+    return ", ".join(sorted(ref.path for ref in refs)) or "the log alone"
+
+
+def _source_of(snapshot: Snapshot) -> str:
+    """Whose document it is, so that a trace tells who has seen what."""
+    document = snapshot.data
+    if document is None:
+        return "absent"
+    source = document.get("source")
+    return f"of {source['messageId']}" if isinstance(source, dict) else "there"
 
 
 def now(call: Coroutine[Any, Any, T]) -> T:

@@ -83,6 +83,7 @@ class World:
         )
         self._house = Storehouse(seed, swarm, self._loop, self._seen, self._tell)
         self._house.onlooker = self
+        self._house.traced = trace
         self._checks = Checks(self._house, rules, self._seen)
         self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
         self._flow = FlowWorld(seed, self._house, rules, self._seen, self._fleet.pick, self._tell)
