@@ -34,7 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "flow": Entry("flow", "flow", "Submit flow runs, look at them, and look after them."),
     "ingest": Entry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
     "load": Entry("load", "load", "Put a server under load and measure its answers."),
-    "simulate": Entry("simulate", "simulate", "Prove it: seeded worlds of faults, and nothing lost in any."),
+    "simulate": Entry("simulate", "simulate", "Put the promises to the test in simulated worlds."),
     "config": Entry("config", "config", "Show the effective settings and where each came from."),
     "completion": Entry("completion", "completion", "Print the shell completion script."),
 }

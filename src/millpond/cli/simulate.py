@@ -65,12 +65,13 @@ def simulate(
     trace: bool,
     as_json: bool,
 ) -> None:
-    """Run the engine, the views and the flow worker in simulated worlds, and check every promise in each.
+    """Put the promises to the test in simulated worlds.
 
-    A world is drawn from a seed: messages and how they come twice, late and out of order, instances that crash, a
-    store that fails before and after it has committed. It has no sockets, no threads and no clock, so the same seed
-    always gives the same run. Exits with 1 where a promise was broken; what is left of that world after everything
-    that does not matter was taken away is shown, with the command that repeats it.
+    The engine, the views and the flow worker in them are the real ones. A world is drawn from a seed: messages and
+    how they come twice, late and out of order, instances that crash, a store that fails before and after it has
+    committed. It has no sockets, no threads and no clock, so the same seed always gives the same run. Exits with 1
+    where a promise was broken; what is left of that world after everything that does not matter was taken away is
+    shown, with the command that repeats it.
     """
     if seed is not None:
         one = Smaller(

@@ -1,0 +1,67 @@
+"""Bugs of the product that the simulation found: each as a test of its own, and the seed that showed it.
+
+A seed means the same world only while worlds are drawn the same way, so the test of its own is what stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from common.faulty import Bench, FaultyStore
+from common.pond import NOW, SECOND, at, delivery
+from millpond import batch
+from millpond.model import Delivery, Ref, Snapshot
+from millpond.sim.world import run_seed
+
+# Seed → what went wrong in its world.
+SEEDS = {
+    2619: "a pass that was counted long ago came again, and was buried as too old to be counted",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_world_that_showed_it_holds_now(seed: int) -> None:
+    assert run_seed(seed).failure is None
+
+
+def gate(message_id: str, number: int, at_s: float) -> Delivery:
+    return delivery({"topic": "gates", "gate": "g", "pass": number, "at": at(at_s)}, message_id, at_s)
+
+
+class SlowReads(FaultyStore):
+    """A store whose reads take two seconds of its reader's clock."""
+
+    bench: Bench | None = None
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        if self.bench is not None:
+            self.bench.now += 2 * SECOND
+        return await super().read(refs)
+
+
+def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The documents were read again, the receipt was still assumed absent, and by then the limit was passed."""
+
+    async def scenario() -> None:
+        store = SlowReads()
+        rules = {"VIEWS": "millpond.sim.views", "RECEIPT_TTL_DAYS": "0.01", "MAX_FUTURE_SKEW_S": "300"}
+        first, second = Bench(store, **rules), Bench(store, **rules)
+        await first.send(gate("1", 1, 0))
+        await first.send(gate("2", 2, 1))
+        await second.send(gate("3", 3, 2))
+        # The second instance knows the documents, and from now on doubts what it knows; the receipt it never saw.
+        monkeypatch.setattr(batch, "CACHE_TRUST_S", -1.0)
+        limit_s = 864 - 300
+        second.now = NOW + (limit_s - 1) * SECOND
+        store.bench = second
+        (result,) = await second.send(gate("1", 1, 0))
+        assert (result.outcome, result.reason) == ("duplicate", "duplicate_message_noop")
+        assert (await second.document("gate_passes/g"))["passes"] == [1, 2, 3]
+        assert second.now > NOW + limit_s * SECOND
+
+    asyncio.run(scenario())
