@@ -1,7 +1,7 @@
 # Everything a newcomer needs. `make help` lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run install test check format lock bench bench-cloud clean
+.PHONY: help run install test proof prove mutants check format lock bench bench-cloud clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,6 +38,15 @@ $(FUNCTIONS)/.installed: requirements.functions.lock | $(VENV)/.installed
 
 test: check $(FUNCTIONS)/.installed ## every fast test, after ruff and mypy
 	$(BIN)/pytest
+
+proof: install ## 2,000 simulated worlds, every planted bug, 100 killed servers, 20,000 mutated requests
+	$(BIN)/python -m proof
+
+prove: install ## ten times as much, for an evening
+	$(BIN)/python -m proof --times 10
+
+mutants: install ## plant each bug of proof/mutants and see it caught
+	$(BIN)/python -m proof.mutants --shrink
 
 check: install ## ruff, mypy --strict and terraform fmt
 	$(BIN)/ruff check .

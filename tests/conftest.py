@@ -1,4 +1,4 @@
-"""What every folder of tests may use: Google's emulators, one of each for the whole run.
+"""What every folder of tests may use: Google's emulators, one of each for a process.
 
 They hold everything by project, so a test that takes a project of its own (`project`) has an empty one.
 """
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.emulators import HOW_TO_GET, MISSING, emulator
+from common.emulators import HOW_TO_GET, MISSING, emulator, warm_up_firestore
+from common.scheduling import Scheduling, scheduler
 
 _numbers = itertools.count(1)
 
@@ -21,10 +22,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"skipped {len(skipped)} {HOW_TO_GET}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    """With `-n`: which tests share a process. Each process has emulators of its own, if it needs any."""
+    return scheduler(config, log)
+
+
 @pytest.fixture(scope="session")
 def firestore_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The Firestore emulator's host and port."""
     with emulator("firestore", tmp_path_factory.mktemp("firestore")) as address:
+        warm_up_firestore(address)
         yield address
 
 

@@ -104,8 +104,8 @@ class Batches:
         items = [ticket.item for ticket in tickets]
         snapshots, aged = await self._snapshots(tickets, unsure)
         planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
-        # Again after each read: it may show another verdict, and time has passed, so that an event may have become too
-        # old to be counted, unless a receipt that was only assumed absent is there after all.
+        # Again after each read: it may have changed a verdict, and time has passed. An event may have become too
+        # old to be counted meanwhile, unless a receipt that was only assumed absent is there after all.
         while doubtful := _doubtful(tickets, planned.results, snapshots, aged):
             engine.metrics.verdicts_checked += 1
             await self._read(doubtful, snapshots)

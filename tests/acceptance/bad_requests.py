@@ -304,6 +304,14 @@ NOT_HTTP = [
         ("NUL in a header", request_bytes("x-a: a\x00b")),
         ("a header without a colon", request_bytes("nonsense")),
         ("bytes over 127 in the path", b"GET /\xff\xfe HTTP/1.1\r\nhost: millpond\r\n\r\n"),
+        (
+            "Upgrade with a body",
+            request_bytes("upgrade: h2c", "connection: upgrade", "content-length: 2") + b"{}",
+        ),
+        (
+            "Upgrade with a chunked body",
+            request_bytes("upgrade: websocket", "connection: upgrade", "transfer-encoding: chunked") + chunk(b"{}"),
+        ),
         ("Content-Length negative", request_bytes("content-length: -5")),
         ("Content-Length a word", request_bytes("content-length: many")),
         ("Content-Length of thirty digits", request_bytes("content-length: " + "9" * 30)),
@@ -323,7 +331,7 @@ def wrong_methods() -> Iterator[Row]:
     routes: dict[str, frozenset[str]] = {
         "/pubsub/push": frozenset({"POST"}),
         **dict.fromkeys(("/", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"), READ),
-        **dict.fromkeys(("/metrics", "/api/stats", "/api/collections", "/api/letters"), READ),
+        **dict.fromkeys(("/metrics", "/openapi.json", "/api/stats", "/api/collections", "/api/letters"), READ),
         **dict.fromkeys(("/api/docs/a", "/api/docs/a/b", "/api/why/a"), READ),
         "/api/letters/a": READ | {"DELETE"},
         "/api/letters/a/replay": frozenset({"POST"}),

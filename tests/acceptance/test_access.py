@@ -29,7 +29,7 @@ PUSH = "/pubsub/push"
 # Where messages and events come in.
 PUSHED = {PUSH, "/events"}
 # To open a path to everybody, declare it so in the table of routes and here.
-OPEN = {"/", "/metrics", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"}
+OPEN = {"/", "/metrics", "/openapi.json", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"}
 
 
 def all_routes() -> Sequence[Route]:

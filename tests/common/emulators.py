@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,6 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from millpond.errors import Unavailable
+from millpond.model import Put, Ref
+from millpond.stores.firestore import FirestoreStore
 
 START_S = 60.0
 # `.ci/run` sets it: there a missing emulator is a failure, and elsewhere one line says how to get it.
@@ -57,11 +63,40 @@ def emulator(kind: str, folder: Path) -> Iterator[str]:
         process.wait()
 
 
+def warm_up_firestore(address: str) -> None:
+    """The first calls of a Java process that has just begun take longer than a test allows for, or fail."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("FIRESTORE_EMULATOR_HOST", address)
+        store = FirestoreStore(project="warm-up", deadline_s=START_S, keeps_log=True)
+
+    async def first_calls() -> None:
+        until = time.monotonic() + START_S
+        while True:
+            try:
+                (found,) = await store.read([Ref("ponds", "a")])
+                await store.commit([Put(found.ref, found.version, {"n": 1})])
+                await store.collections()
+                break
+            except Unavailable:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.2)
+        await store.close()
+
+    asyncio.run(first_calls())
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that stays free until it is used, seconds later.
+
+    Below those the system lends to outgoing connections: other tests make thousands of these at the same time.
+    """
+    while True:
+        # Not the shared generator: properties set its seed.
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait_until_up(kind: str, address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-FIGURES = pytest.StashKey[list[str]]()
+FIGURES = "several instances"
 
 
 @pytest.fixture
-def figures(pytestconfig: pytest.Config) -> list[str]:
-    """Lines for the end of the run."""
-    return pytestconfig.stash.setdefault(FIGURES, [])
+def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Takes lines for the end of the run. They go with the test's report, which may come from another process."""
+    return lambda lines: request.node.user_properties.append((FIGURES, lines))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = terminalreporter.config.stash.get(FIGURES, [])
+    reports = terminalreporter.getreports("passed")
+    lines = [value for report in reports for name, value in report.user_properties if name == FIGURES]
     if lines:
-        terminalreporter.section("several instances")
+        terminalreporter.section(FIGURES)
         for line in lines:
             terminalreporter.write_line(line)

@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,7 +83,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def test_three_instances_converge(
-    firestore_emulator: str, project: str, tmp_path: Path, figures: list[str], stack: ExitStack
+    firestore_emulator: str, project: str, tmp_path: Path, figures: Callable[[str], None], stack: ExitStack
 ) -> None:
     """One is killed and replaced half way; every document equals the fold, and a redelivery of all changes none."""
     now = time.time_ns() // 1_000
@@ -98,7 +98,7 @@ def test_three_instances_converge(
     began = time.monotonic()
     asyncio.run(broker.send(deliveries, half_way=fleet.replace_first))
     took_s = time.monotonic() - began
-    figures.append(_figures(traffic, broker, fleet.counted(), total(proxy.counts.values()), took_s))
+    figures(_figures(traffic, broker, fleet.counted(), total(proxy.counts.values()), took_s))
     settled = onlooker.documents(project)
     documents = documents_of_views(settled)
     assert broker.broken > 0, "the kill hit nothing"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proof import mutants
+from proof.mutants import run as mutants
 
 NAMES = [path.stem for path in mutants.patches()]
 

@@ -91,7 +91,7 @@ def simulate(
     else:
         _show(summary, smaller)
     unreached = summary.unreached if require_rare else []
-    if unreached:
+    if unreached and not as_json:
         print_line(f"rare states that no world reached: {', '.join(unreached)}")
     ctx.exit(exits.NEGATIVE if summary.failures or unreached else exits.OK)
 

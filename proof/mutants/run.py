@@ -1,7 +1,7 @@
 """`make mutants`: tests the tester. Each planted bug must be caught by the simulation, and within SEEDS_MAX seeds.
 
-A bug is a small patch of the product's source in `proof/mutants/`, whose first line says what is wrong with it. It
-is applied to a copy of `src/`, never to the tree itself. One that no longer applies fails: whoever moved the code
+A bug is a small patch of the product's source in `patches/`, whose first line says what is wrong with it. It is
+applied to a copy of `src/`, never to the tree itself. One that no longer applies fails: whoever moved the code
 moves the bug along.
 """
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from millpond.cli.output import Column, print_json, print_line, print_table, progress
 
-ROOT = Path(__file__).resolve().parents[1]
-PATCHES = ROOT / "proof" / "mutants"
+ROOT = Path(__file__).resolve().parents[2]
+PATCHES = Path(__file__).resolve().parent / "patches"
 SEEDS_MAX = 2_000
 _TIMEOUT_S = 600
 _COLUMNS = (
@@ -112,7 +112,7 @@ def _try_all(found: Sequence[Path], args: argparse.Namespace) -> Iterator[Verdic
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m proof.mutants", description=__doc__.partition(":")[2])
-    parser.add_argument("bugs", nargs="*", help="names of patches in proof/mutants (default: all)")
+    parser.add_argument("bugs", nargs="*", help="names of patches (default: all)")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="seeds in which a bug must be caught")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many bugs at once")
     parser.add_argument("--shrink", action="store_true", help="also find the smallest world that shows each")
@@ -133,7 +133,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_table(_COLUMNS, [(v.bug, v.seeds, v.messages, v.checker) for v in verdicts])
         print_line(f"{caught} of {len(verdicts)} planted bugs caught in {seconds} s")
     return 0 if caught == len(verdicts) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Mutated requests against a real server. `command.py` is the command; `run.py` sends and judges."""

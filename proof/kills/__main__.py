@@ -1,0 +1,10 @@
+"""`python -m proof.kills`: the work is in `run.py`."""
+
+from __future__ import annotations
+
+import sys
+
+from proof.kills.run import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""A `millpond serve` to be killed, and a client that keeps many requests under way until it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from proof.kills.traffic import Message
+
+CONNECTIONS = 24
+_READY_S = 30.0
+_ANSWER_S = 30.0
+_POLL_S = 0.005
+_BANNER = re.compile(rb" serves http://127\.0\.0\.1:(\d+) ")
+# What our own environment must not lend the server: every other variable may be a setting.
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
+
+
+class Answer(NamedTuple):
+    """How a delivery was answered."""
+
+    status: int
+    outcome: str
+    reason: str
+
+
+class Deliveries:
+    """Everything sent to one store, and how it was answered."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Message] = {}
+        self.answers: dict[str, list[Answer]] = {}
+        # Deliveries that were not acknowledged: without an answer, or answered with something else than 200.
+        self.unsettled: Counter[str] = Counter()
+        self.sent = self.answered = self.unanswered = 0
+
+    def note_sent(self, message: Message) -> None:
+        self.sent += 1
+        self.messages[message.message_id] = message
+
+    def note_answer(self, message: Message, answer: Answer | None) -> None:
+        if answer is None:
+            self.unanswered += 1
+        if answer is not None and answer.status == 200:
+            self.answered += 1
+            self.answers.setdefault(message.message_id, []).append(answer)
+        else:
+            self.unsettled[message.message_id] += 1
+
+    @property
+    def unacknowledged(self) -> list[Message]:
+        """What a broker would send again."""
+        return [message for message_id, message in self.messages.items() if message_id not in self.answers]
+
+
+class Server:
+    """One server in a process group of its own, on a free port."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.store = folder / "pond.db"
+        self._log = folder / "serve.log"
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {"PORT": "0", "STORE": f"sqlite:{self.store}", **(settings or {})}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "millpond", "serve"],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> int:
+        """Its port, once it takes requests."""
+        async with asyncio.timeout(_READY_S):
+            while True:
+                said = self._log.read_bytes()
+                banner = _BANNER.search(said)
+                if banner is not None and b'"ready"' in said:
+                    return int(banner[1])
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"the server would not start: {said.decode(errors='replace')[-2_000:]}")
+                await asyncio.sleep(_POLL_S)
+
+    def kill(self) -> None:
+        """End the whole group at once. A server that is gone already, with or without a word, is a failure."""
+        if self._process.poll() is not None:
+            said = self._log.read_bytes().decode(errors="replace")
+            raise RuntimeError(f"the server ended by itself: {said[-2_000:]}")
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End it for good, whatever state it is in."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class Load:
+    """Connections that send message after message, each waiting for its answer, until the server is gone."""
+
+    def __init__(self, port: int, messages: Iterator[Message], deliveries: Deliveries) -> None:
+        self._port = port
+        self._messages = messages
+        self._deliveries = deliveries
+        self.begun = asyncio.Event()
+
+    async def run(self, connections: int = CONNECTIONS) -> None:
+        """Come back when there is nothing more to send, or nobody to send it to."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(connections):
+                group.create_task(self._connection())
+
+    async def _connection(self) -> None:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:
+            return
+        try:
+            for message in self._messages:
+                if not await self._deliver(message, reader, writer):
+                    return
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _deliver(self, message: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Send one message; whether the connection can take another."""
+        self._deliveries.note_sent(message)
+        answer: Answer | None = None
+        try:
+            writer.write(_HEAD % len(message.body) + message.body)
+            self.begun.set()
+            async with asyncio.timeout(_ANSWER_S):
+                answer = await _read_answer(reader)
+        except (OSError, EOFError):
+            # Killed while this request was under way: nobody knows what became of it.
+            return False
+        finally:
+            self._deliveries.note_answer(message, answer)
+        return True
+
+
+_HEAD = b"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> Answer:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    if length is None:
+        raise RuntimeError(f"an answer without a length: {head!r}")
+    said = json.loads(await reader.readexactly(int(length[1])))
+    return Answer(int(head.split(b" ", 2)[1]), said.get("outcome", ""), said.get("reason", ""))

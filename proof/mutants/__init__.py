@@ -1,0 +1,1 @@
+"""Planted bugs, in `patches/`, and what catches them. `run.py` tries each."""

@@ -1,0 +1,99 @@
+"""What the parts of the proof found: as sentences for people, and as the figures in `docs/guarantees.md`.
+
+The page says nothing that was not measured: `python -m proof --write` puts the figures of its run there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from millpond._version import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+FIGURES = ROOT / "docs" / "proof.json"
+PAGE = ROOT / "docs" / "guarantees.md"
+BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
+_PARTS = "| part | what it came to | took |\n|---|---|---|\n"
+_BUGS = "| planted bug | what is wrong | seeds | messages left | checker that caught it |\n|---|---|---|---|---|\n"
+
+
+class Held(NamedTuple):
+    """One part, and whether everything held in it; `found` is what it said."""
+
+    part: str
+    text: str
+    seconds: int
+    held: bool
+    found: dict[str, Any]
+
+
+def tell_worlds(found: dict[str, Any]) -> str:
+    rare = found["rare"]
+    broken = [f"seed {failure['seed']}: {failure['checker']}" for failure in found["failures"]]
+    return ", ".join(
+        [
+            f"{found['seeds']:,} worlds",
+            f"{found['messages']:,} messages",
+            f"{sum(found['faults'].values()):,} faults",
+            f"{found['conflicts']:,} conflicts",
+            f"{found['simulatedSeconds'] / 3_600:,.0f} simulated hours",
+            f"{len(rare) - len(found['unreached'])} of {len(rare)} rare states",
+            *(broken or ["no promise broken"]),
+        ]
+    )
+
+
+def tell_bugs(found: dict[str, Any]) -> str:
+    most = max((bug["seeds"] or 0 for bug in found["bugs"]), default=0)
+    return f"{found['caught']} of {len(found['bugs'])} planted bugs caught, the hardest within {most:,} seeds"
+
+
+def tell_kills(found: dict[str, Any]) -> str:
+    return ", ".join(
+        [
+            f"{found['kills']:,} kills",
+            f"{found['in_flight']:,} with requests in flight",
+            f"{found['answered']:,} messages answered 200",
+            f"{found['lost']} lost",
+            f"{found['wrong']} wrong",
+            f"{found['changed']} changed by re-sending everything",
+        ]
+    )
+
+
+def tell_requests(found: dict[str, Any]) -> str:
+    return ", ".join(
+        [
+            f"{found['requests']:,} mutated requests",
+            f"{found['rejected']:,} rejected",
+            f"{sum(map(len, found['answers'].values()))} documented answers met",
+            f"{found['state changes by rejected ones']} changes by rejected ones",
+            f"{len(found['faults'])} faults",
+        ]
+    )
+
+
+def write(results: Sequence[Held], times: int) -> None:
+    command = "make proof" if times == 1 else f".venv/bin/python -m proof --times {times}"
+    machine = (
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    )
+    date = time.strftime("%Y-%m-%d")
+    parts = {held.part: {"seconds": held.seconds, "held": held.held, **held.found} for held in results}
+    figures = {"version": __version__, "date": date, "machine": machine, "command": command, "parts": parts}
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    rows = [f"| {held.part} | {held.text} | {held.seconds} s |" for held in results]
+    bugs = [
+        f"| `{bug['bug']}` | {bug['text']} | {bug['seeds']} | {bug['messages']} | {bug['checker']} |"
+        for held in results
+        for bug in held.found.get("bugs", ())
+    ]
+    table = f"`{command}` on {date} ({machine}):\n\n{_PARTS}" + "\n".join(rows) + f"\n\n{_BUGS}" + "\n".join(bugs)
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
