@@ -16,10 +16,11 @@ import msgspec
 
 from millpond import timestamps
 from millpond.model import Delivery
+from millpond.sim import oracle
 from millpond.sim.checks import Broken, Checks
-from millpond.sim.facts import Message, attributes_of, data_of
+from millpond.sim.facts import START, Message, attributes_of, data_of
 from millpond.sim.loop import WORLD, VirtualLoop
-from millpond.sim.swarm import Swarm
+from millpond.sim.swarm import COUNTED_S, Swarm
 
 SUBSCRIPTION = "projects/sim/subscriptions/all"
 _BACKOFF_S = 0.2
@@ -78,6 +79,11 @@ class Broker:
         self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
         if self._happens(parcel, "delivered twice", self._swarm.duplicated):
             self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
+        if self._swarm.receipts_expire and self._happens(parcel, "delivered as it became too old to count", 0.3):
+            age_s = COUNTED_S - parcel.dice.uniform(0.0, 8 * self._swarm.latency_s)
+            at_s = (oracle.happened(message) - START) / timestamps.SECOND_US + age_s
+            # Whatever has become of it: what happens at a limit must be tried there.
+            self._loop.call_at(max(at_s, message.publish_s), self._deliver_to_somebody, parcel, context=WORLD)
 
     @property
     def drained(self) -> bool:
@@ -117,6 +123,9 @@ class Broker:
     def _deliver(self, parcel: Parcel) -> None:
         if parcel.settled and not self._happens(parcel, "delivered after its acknowledgement", 0.3):
             return
+        self._deliver_to_somebody(parcel)
+
+    def _deliver_to_somebody(self, parcel: Parcel) -> None:
         instance = self._pick(parcel.dice)
         if instance is None:
             self._deliver_later(parcel, self._loop.time() + _NO_INSTANCE_S)

@@ -28,7 +28,7 @@ from millpond.settle import Settlement
 from millpond.sim.facts import START
 from millpond.sim.loop import Process, VirtualLoop
 from millpond.sim.store import Connection, Storehouse
-from millpond.sim.swarm import Swarm
+from millpond.sim.swarm import RECEIPT_TTL_DAYS, Swarm
 from millpond.sim.views import Doors
 from millpond.views import load_views
 
@@ -51,7 +51,7 @@ def settings_of(swarm: Swarm) -> Settings:
             "CONSUMER_QUEUE_SIZE": str(swarm.queue_size),
             "FIRESTORE_RETRY_MAX_TOTAL_S": str(swarm.retry_total_s),
             "POISON_POLICY": swarm.poison_policy,
-            "RECEIPT_TTL_DAYS": "0.01" if swarm.receipts_expire else "7",
+            "RECEIPT_TTL_DAYS": str(RECEIPT_TTL_DAYS) if swarm.receipts_expire else "7",
             "VIEW_ERROR_PARK_AFTER_S": "60",
             "FLOW_LEASE_S": str(swarm.flow_lease_s),
             "EVENT_LOG": "on" if swarm.keeps_log else "off",

@@ -11,6 +11,9 @@ import random
 
 import msgspec
 
+# Where receipts expire: how long they are kept, in days, and so for how many seconds an event can be counted.
+RECEIPT_TTL_DAYS = 0.01
+COUNTED_S = RECEIPT_TTL_DAYS * 86_400 - 300
 TOPICS = ("services", "pipelines", "ticks", "bars", "signals", "doors", "gates")
 
 
