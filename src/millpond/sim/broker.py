@@ -67,6 +67,8 @@ class Broker:
         self._seen = seen
         self._pick = pick
         self.faulty = True
+        # Once everything has come to rest, nothing comes by itself any more.
+        self.closed = False
         self.parcels: list[Parcel] = []
         self._open = 0
         self._tell = tell
@@ -126,6 +128,8 @@ class Broker:
         self._deliver_to_somebody(parcel)
 
     def _deliver_to_somebody(self, parcel: Parcel) -> None:
+        if self.closed:
+            return
         instance = self._pick(parcel.dice)
         if instance is None:
             self._deliver_later(parcel, self._loop.time() + _NO_INSTANCE_S)

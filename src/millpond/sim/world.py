@@ -99,6 +99,7 @@ class World:
             self._run_until_time(self._swarm.publishing_s + self._swarm.away_s + AFTERMATH_S)
             self._calm_down()
             self._run_until(lambda: self._broker.drained and self._flow.finished)
+            self._broker.closed = True
             self._replay_letters()
             if self._checks.anything_deleted:
                 # A person deleted documents: only when everything comes once more are they as they must be.
