@@ -6,6 +6,8 @@ They hold everything by project, so a test that takes a project of its own (`pro
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,12 @@ from common.emulators import HOW_TO_GET, MISSING, emulator, warm_up_firestore
 from common.scheduling import Scheduling, scheduler
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """A shell that starts us in the background has SIGINT ignored, and every command a test interrupts with it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from millpond.engine import Engine, Ticket
     from millpond.route import Fault
 
-CACHE_ENTRIES_MAX = 10_000
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 # A cached document may decide that an event leads to no write only while it is younger than this.
 CACHE_TRUST_S = 1.0
@@ -51,7 +50,7 @@ class Batches:
         self._engine = engine
         self._store = store
         self._jitter = jitter
-        self._cache = SnapshotCache(CACHE_ENTRIES_MAX, CACHE_BYTES_MAX)
+        self._cache = SnapshotCache(engine.rules.cache_entries_max, CACHE_BYTES_MAX)
 
     async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None, conflicts: int = 0) -> None:
         """Settle every ticket. `unsure` are documents that must be read, whatever the cache says.
@@ -318,10 +317,11 @@ def _doubtful(
 
     A stale or a duplicate event writes nothing, and neither does one found to be poison by the plan.
     """
-    found: set[Ref] = set()
+    # Not a set: its order would differ from process to process, and with it what a torn read sees.
+    found: dict[Ref, None] = {}
     for ticket, result in zip(tickets, results, strict=True):
         if result.error is not None and ticket.item.letter is None:
-            found.update(ref for ref in ticket.refs if ref in aged or snapshots[ref] is _ABSENT)
+            found.update((ref, None) for ref in ticket.refs if ref in aged or snapshots[ref] is _ABSENT)
         elif aged and any(view.outcome in _IDLE for view in result.views):
-            found.update(ref for ref in ticket.refs if ref in aged)
+            found.update((ref, None) for ref in ticket.refs if ref in aged)
     return list(found)

@@ -27,10 +27,6 @@ from millpond.ports import Store
 from millpond.receipts import Receipts
 from millpond.route import Fault, Item, Letter, Router
 
-BATCH_COUNT_MAX = 500
-# More waiting than this is taken in two lanes, where the store takes several commits at once.
-LANES_FROM = 128
-BATCH_BYTES_MAX = 3 * 1024 * 1024
 ROOM_BYTES_MAX = 64 * 1024 * 1024
 DRAIN_S = 5.0
 # And then so long for calls that were under way.
@@ -62,6 +58,13 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a message the store denies access for is buried instead of retried; needs letters outside the store.
     bury_when_denied: bool = False
     receipts: Receipts = Receipts()
+    # No settings: they follow from what a commit of Firestore's may hold, and from the memory there is.
+    room_bytes_max: int = ROOM_BYTES_MAX
+    batch_count_max: int = 500
+    batch_bytes_max: int = 3 * 1024 * 1024
+    # More waiting than this is taken in two lanes, where the store takes several commits at once.
+    lanes_from: int = 128
+    cache_entries_max: int = 10_000
 
 
 Done = Callable[[Result], None]
@@ -207,7 +210,7 @@ class Engine:
 
     def _is_full(self) -> bool:
         waiting = len(self._room) + len(self._digging)
-        return waiting >= self.rules.queue_size or self._room_bytes >= ROOM_BYTES_MAX
+        return waiting >= self.rules.queue_size or self._room_bytes >= self.rules.room_bytes_max
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -241,12 +244,12 @@ class Engine:
         deadline = asyncio.get_running_loop().time() + DRAIN_S
         for ticket in chain(self._room, self._digging.values(), *self._tickets_running):
             ticket.deadline = min(ticket.deadline, deadline)
-        self._pump()
-        while self._running or self._digging:
+        while self._room or self._running or self._digging:
             left_s = deadline + DRAIN_GRACE_S - asyncio.get_running_loop().time()
             if left_s <= 0:
                 self._abandon()
                 return
+            self._pump()
             await asyncio.wait([*self._running, *self._digging], timeout=left_s)
 
     def _abandon(self) -> None:
@@ -272,15 +275,16 @@ class Engine:
 
     def _take(self) -> list[Ticket]:
         """What waits and whose documents are in no other batch, up to the bounds of one commit."""
+        rules = self.rules
         taken: list[Ticket] = []
         passed: list[Ticket] = []
         weight = 0
         # Much waits: half of the documents now, so that the other half is planned while these are committed.
-        by_lane = self._in_flight_max > 1 and len(self._room) > LANES_FROM
+        by_lane = self._in_flight_max > 1 and len(self._room) > rules.lanes_from
         lane: int | None = None
-        while self._room and len(taken) < BATCH_COUNT_MAX:
+        while self._room and len(taken) < rules.batch_count_max:
             ticket = self._room[0]
-            if taken and weight + ticket.weight > BATCH_BYTES_MAX:
+            if taken and weight + ticket.weight > rules.batch_bytes_max:
                 break
             self._room.popleft()
             busy = self._busy and not self._busy.isdisjoint(ticket.refs)

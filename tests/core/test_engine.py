@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from common.faulty import Bench, FaultyStore
@@ -489,12 +490,12 @@ def test_a_full_room_answers_at_once() -> None:
     run(scenario)
 
 
-def test_the_room_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_room_is_bounded_by_bytes_too() -> None:
     """A few huge messages must not fill memory while they wait."""
-    monkeypatch.setattr("millpond.engine.ROOM_BYTES_MAX", 10_000)
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=1))
+        bench.engine.rules = msgspec.structs.replace(bench.engine.rules, room_bytes_max=10_000)
         bench.store.gate.clear()
         big = {"service": "api", "timestamp": at(0), "blob": "x" * 5_000}
         started = []

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from millpond.cli import exits
 from millpond.cli.options import example, json_option
@@ -74,9 +75,13 @@ def simulate(
     shown, with the command that repeats it.
     """
     if seed is not None:
+        _refuse_many(ctx)
         one = Smaller(
             seed=seed, messages=_names(messages), faults=_known_faults(ctx, _names(faults)), instances=instances
         )
+        unknown = set(one.messages or ()) - set(Smaller(seed=seed).shown_ids())
+        if unknown:
+            raise click.UsageError(f"--messages: seed {seed} publishes no {', '.join(sorted(unknown))}", ctx)
         _run_one(ctx, one, trace=trace, as_json=as_json)
         return
     if trace or messages is not None or faults is not None or instances is not None:
@@ -94,6 +99,13 @@ def simulate(
     if unreached and not as_json:
         print_line(f"rare states that no world reached: {', '.join(unreached)}")
     ctx.exit(exits.NEGATIVE if summary.failures or unreached else exits.OK)
+
+
+def _refuse_many(ctx: click.Context) -> None:
+    """What says something about many worlds says nothing about one."""
+    for name in ("seeds", "start", "jobs", "keep_going", "no_shrink", "require_rare"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} makes no sense with --seed", ctx)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

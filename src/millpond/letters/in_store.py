@@ -1,11 +1,13 @@
 """Dead letters in the store itself: the delivery kept whole, compressed, with why.
 
 A letter's id is its subscription and message id, so burying twice is burying once. What does not fit into one
-document goes into parts, which are written first: a letter that can be seen is complete.
+document goes into parts, which are written first: a letter that can be seen is complete. Parts are named after what
+they are parts of, so that two deliveries of a message, which differ a little, never write over each other's.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +34,11 @@ _COMMIT_TRIES = 10
 
 
 class StoredLetters:
-    def __init__(self, store: Store, *, keep: int, wall_clock: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, *, keep: int, wall_clock: Callable[[], int], part_bytes_max: int = PART_BYTES_MAX
+    ) -> None:
         self._store = store
+        self._part_bytes_max = part_bytes_max
         self._keep = keep
         self._wall_clock = wall_clock
 
@@ -42,16 +47,26 @@ class StoredLetters:
         now = self._wall_clock()
         expires = timestamps.to_datetime(now + self._keep)
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
-        parts = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
-        if len(parts) > 1:
-            for number, part in enumerate(parts):
-                await self._put(_part_ref(ref, number), {"delivery": part, "expireAt": expires})
         document = _envelope(item, fault)
-        document["delivery"] = packed if len(parts) == 1 else None
-        document["parts"] = len(parts) if len(parts) > 1 else 0
+        fits = len(packed) <= self._part_bytes_max
+        document["delivery"] = packed if fits else None
+        document["parts"] = [] if fits else await self._store_parts(ref, packed, expires)
         document["buriedAt"] = timestamps.to_datetime(now)
         document["expireAt"] = expires
         return Letter(ref, document, fault.reason)
+
+    async def _store_parts(self, ref: Ref, packed: bytes, expires: dt.datetime) -> list[str]:
+        """The names of the letter's parts, once they are stored."""
+        (head,) = await self._store.read([ref])
+        if head.data is not None and head.data["expireAt"] > timestamps.to_datetime(self._wall_clock()):
+            # Buried already, and only the acknowledgement got lost: that letter stays as it is.
+            return list(head.data["parts"])
+        mark, names = base32_sha256(packed)[:8], []
+        for number, at in enumerate(range(0, len(packed), self._part_bytes_max)):
+            names.append(f"{mark}-{number:03d}")
+            part = {"delivery": packed[at : at + self._part_bytes_max], "expireAt": expires}
+            await self._put(_part_ref(ref, names[-1]), part)
+        return names
 
     async def _place(self, delivery: Delivery) -> Ref:
         """Where the letter goes.
@@ -74,8 +89,7 @@ class StoredLetters:
             return None
         packed = head.data["delivery"]
         if packed is None:
-            refs = [_part_ref(ref, number) for number in range(head.data["parts"])]
-            parts = await self._store.read(refs)
+            parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
             if any(part.data is None for part in parts):
                 raise Unavailable(f"a part of the letter {ref.id} is gone")
             packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
@@ -105,7 +119,7 @@ class StoredLetters:
             (head,) = await self._store.read([ref])
             if head.version is None or head.data is None:
                 return False
-            parts = await self._store.read([_part_ref(ref, n) for n in range(head.data["parts"])])
+            parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
             writes: list[Write] = [Delete(ref, head.version)]
             writes += [Delete(part.ref, part.version) for part in parts if part.version is not None]
             if not isinstance(await self._store.commit(writes), Conflict):
@@ -149,8 +163,8 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     return {"id": snapshot.ref.id, **data}
 
 
-def _part_ref(ref: Ref, number: int) -> Ref:
-    return Ref(f"{ref.collection}/{ref.id}/parts", f"{number:03d}")
+def _part_ref(ref: Ref, name: str) -> Ref:
+    return Ref(f"{ref.collection}/{ref.id}/parts", name)
 
 
 def _envelope(item: Item, fault: Fault) -> Document:

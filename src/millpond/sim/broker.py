@@ -19,17 +19,22 @@ from millpond.model import Delivery
 from millpond.sim import oracle
 from millpond.sim.checks import Broken, Checks
 from millpond.sim.facts import START, Message, attributes_of, data_of
-from millpond.sim.loop import WORLD, VirtualLoop
+from millpond.sim.loop import WORLD, Process, VirtualLoop
 from millpond.sim.swarm import COUNTED_S, Swarm
 
 SUBSCRIPTION = "projects/sim/subscriptions/all"
 _BACKOFF_S = 0.2
 _BACKOFF_MAX_S = 10.0
 _NO_INSTANCE_S = 0.5
+# Beyond the time each delivery has: halving a batch grants every half a moment of its own.
+_ANSWER_S = 60.0
+_ANSWERED = "every delivery is answered once"
 
 
 class Receiver(Protocol):
     name: str
+    process: Process
+    stopping: bool
 
     def push(self, body: bytes, respond: Callable[[int, object, bytes], None]) -> None: ...
 
@@ -123,7 +128,9 @@ class Broker:
         self._loop.call_at(at_s, self._deliver, parcel, context=WORLD)
 
     def _deliver(self, parcel: Parcel) -> None:
-        if parcel.settled and not self._happens(parcel, "delivered after its acknowledgement", 0.3):
+        if parcel.settled and not self._happens(
+            parcel, "delivered after its acknowledgement", self._swarm.acked_again
+        ):
             return
         self._deliver_to_somebody(parcel)
 
@@ -141,8 +148,13 @@ class Broker:
 
         def respond(status: int, _: object, body: bytes) -> None:
             nonlocal answered
+            if answered:
+                broken = Broken(_ANSWERED, f"{parcel.message.id} twice, by {instance.name}")
+                self._loop.call_exception_handler({"message": "broken", "exception": broken})
+                return
             answered = True
             lease.cancel()
+            overdue.cancel()
             self._answered(parcel, status, body)
 
         def expire() -> None:
@@ -150,6 +162,19 @@ class Broker:
                 self._seen["lease expired"] += 1
                 self._again(parcel)
 
+        def forgotten() -> None:
+            """A crash, a stop or a frozen machine may leave it unanswered; nothing else may."""
+            busy_until = max(asked_at, instance.process.frozen_until) + self._swarm.retry_total_s + _ANSWER_S
+            if answered or instance.stopping or not instance.process.alive:
+                return
+            if self._loop.time() < busy_until:
+                self._loop.call_at(busy_until, forgotten, context=WORLD)
+                return
+            broken = Broken(_ANSWERED, f"{parcel.message.id} never, by {instance.name}")
+            self._loop.call_exception_handler({"message": "broken", "exception": broken})
+
+        asked_at = self._loop.time()
+        overdue = self._loop.call_later(self._swarm.retry_total_s + _ANSWER_S, forgotten, context=WORLD)
         lease = self._loop.call_later(self._swarm.lease_s, expire, context=WORLD)
         instance.push(self._body(parcel), respond)
 

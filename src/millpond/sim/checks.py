@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from millpond import timestamps
 from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import LogEntry, Ref, Snapshot, Version, Write
+from millpond.model import Delivery, LogEntry, Ref, Snapshot, Version, Write
 from millpond.sim import oracle
-from millpond.sim.facts import BUG, REFUSED, Message
+from millpond.sim.facts import BUG, REFUSED, Message, attributes_of, data_of
 from millpond.sim.oracle import KIND_OF, Document, Kind
 from millpond.sim.store import Storehouse
 
@@ -42,6 +45,7 @@ class Rules(NamedTuple):
     # What the product allows for, and how far an instance's clock is really off.
     skew_allowed: int
     skew_max: int
+    parked_after: int
 
 
 class Checks:
@@ -65,6 +69,11 @@ class Checks:
     def deleted(self, ref: Ref) -> None:
         self._deleted_at[ref] = self._house.loop.time()
 
+    def was_deleted(self, message: Message) -> bool:
+        """Whether a person ever deleted a document of this message's."""
+        refs = [Ref(kind.collection, kind.id_of(message)) for kind in oracle.kinds_of(message)]
+        return any(ref in self._deleted_at for ref in refs)
+
     @property
     def anything_deleted(self) -> bool:
         return bool(self._deleted_at)
@@ -85,17 +94,18 @@ class Checks:
             if collection in KIND_OF:
                 self._is_what_its_message_says(KIND_OF[collection], new)
                 self._grows(KIND_OF[collection], old, new)
+                self._is_in_all_views(KIND_OF[collection], new)
             elif collection == TALLIES:
                 self._counts_once(old, new)
             elif collection == LETTERS:
-                self._is_rightly_buried(new)
+                self._is_rightly_buried(old, new)
             elif collection == RECEIPTS:
                 self._has_its_effect(old, new)
         self._note_batch(log)
 
     def acknowledged(self, message: Message) -> None:
         """The broker will forget it: the store must hold its effect, a superseding one, or a letter."""
-        if message.id in self.buried:
+        if message.id in self.buried and self._lies_in_its_letter(message):
             return
         if message.fact.flaw is not None and message.fact.flaw not in {REFUSED, BUG}:
             raise Broken("no ack before durability", f"{message.id} is poison, and there is no letter")
@@ -155,18 +165,38 @@ class Checks:
             if after is not None and oracle.rank(after, kind) < oracle.rank(before, kind):
                 raise Broken("stamps only grow", f"{new.ref.path}: {name} went back from {before.id} to {after.id}")
 
+    def _is_in_all_views(self, kind: Kind, new: Snapshot) -> None:
+        """Poison in one view means applied in none: the last pass is one that was counted, by the same commit."""
+        if kind.topic == "gates" and new.data is not None:
+            message = self.messages[new.data["source"]["messageId"]]
+            if message.fact.number not in self._passes(message):
+                raise Broken("poison in one view is applied in none", f"{new.ref.path} is {message.id}'s")
+
     def _counts_once(self, old: Snapshot, new: Snapshot) -> None:
         before, after = (old.data or {}).get("passes", []), (new.data or {})["passes"]
         if len(set(after)) != len(after) or (new.data or {})["count"] != len(after):
             raise Broken("tallies count each event once", f"{new.ref.path} counts {_twice(after)} twice")
+        then, now = (self._source_rank(snapshot.data) for snapshot in (old, new))
+        if then is not None and (now is None or now < then):
+            raise Broken("stamps only grow", f"{new.ref.path} went back")
         if not set(before) <= set(after):
             raise Broken("tallies count each event once", f"{new.ref.path} forgot {set(before) - set(after)}")
 
-    def _is_rightly_buried(self, new: Snapshot) -> None:
+    def _source_rank(self, tally: Document | None) -> oracle.Rank | None:
+        """The place in the order of the greatest event it has counted, as it says itself."""
+        return (
+            None if tally is None else oracle.rank(self._of_stamp(tally["source"]["stamp"]), KIND_OF["gate_last"])
+        )
+
+    def _is_rightly_buried(self, old: Snapshot, new: Snapshot) -> None:
         letter = new.data or {}
         message = self.messages[letter["messageId"]]
         self.buried.add(message.id)
         flaw, reason = message.fact.flaw, letter["reason"]
+        self._is_whole(message, new)
+        age = self._rules.now() + self._rules.skew_max - message.published_at
+        if reason == "view_error" and old.data is None and age < self._rules.parked_after:
+            raise Broken("no good message in the letters", f"{message.id} was parked too early, after {age} us")
         self._seen[f"buried: {reason}"] += letter["replays"] == 0
         if flaw is None and reason == "too_old_to_count":
             oldest = self._rules.now() - self._rules.receipts_kept + self._rules.skew_allowed + self._rules.skew_max
@@ -176,6 +206,23 @@ class Checks:
         expected = {REFUSED: "write_refused", BUG: "view_error"}.get(flaw or "")
         if flaw is None or (expected is not None and reason != expected):
             raise Broken("no good message in the letters", f"{message.id} is buried as {reason}")
+
+    def _is_whole(self, message: Message, letter: Snapshot) -> None:
+        """What was buried can be brought back as it was sent."""
+        head = letter.data or {}
+        self._seen["letter in parts"] += bool(head["parts"])
+        parts = [self._house.get(Ref(f"{letter.ref.path}/parts", name)).data or {} for name in head["parts"]]
+        packed = head["delivery"] or b"".join(part["delivery"] for part in parts)
+        kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        sent = message.id, message.published_at, data_of(message.fact), attributes_of(message.fact)
+        if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
+            raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
+
+    def _lies_in_its_letter(self, message: Message) -> bool:
+        """Now, and for some time: not one that has expired, and may be swept any moment."""
+        alive_at = timestamps.to_datetime(self._rules.now() - self._rules.skew_max)
+        found = self._house.get(Ref(LETTERS, f"all__{message.id}")).data
+        return found is not None and found["expireAt"] > alive_at
 
     def _has_no_receipt(self, message: Message) -> None:
         """What a living receipt vouches for was counted: then it is a duplicate, however old it is."""

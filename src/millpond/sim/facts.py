@@ -147,6 +147,11 @@ def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int
         # Two events that claim to be one, and differ.
         model = dice.choice(same)
         event_id, at, sequence = model.event_id, model.at, model.sequence
+    elif same and dice.random() < swarm.reused_event_id:
+        # One id for every update of a thing: another time makes it another event.
+        model = dice.choice(same)
+        taken = {fact.at for fact in earlier if fact.event_id == model.event_id}
+        event_id = event_id if at in taken else model.event_id
     return Fact(
         number=number, topic=topic, key=key, at=at, sequence=sequence, event_id=event_id, says=says, flaw=flaw
     )
@@ -157,7 +162,9 @@ def _draw_time(dice: random.Random, swarm: Swarm, published_at: int) -> int | No
         return None
     at = published_at - round(dice.expovariate(1 / 3.0) * _SECOND)
     if dice.random() < swarm.skewed_clock:
-        return published_at + round(dice.uniform(300.5, 100_000) * _SECOND)
+        # As far ahead as is allowed, a little less, or far too much.
+        ahead_s = dice.choice((dice.uniform(0.0, 300.0), 300.0, dice.uniform(300.000001, 100_000)))
+        return published_at + round(ahead_s * _SECOND)
     if dice.random() < swarm.late:
         return published_at - round(dice.uniform(850, 5_000) * _SECOND)
     return at - at % _GRID if dice.random() < swarm.equal_times else at

@@ -90,6 +90,11 @@ def check_outcomes(rest: Rest) -> None:
             outcomes = [str(entry.result.outcome) for entry in entries]
             if len(outcomes) != 1 or outcomes[0] == "retry":
                 raise Broken(ONE_OUTCOME, f"the log says of {message.id}: {outcomes}")
+            event = entries[0].result.event
+            if event is not None and event.message_id != message.id:
+                raise Broken(ONE_OUTCOME, f"the log says of {message.id} what became of {event.message_id}")
+            if outcomes[0] == "poison" and message.id not in rest.checks.buried:
+                raise Broken(ONE_OUTCOME, f"the log says of {message.id} that it was buried, and it was not")
 
 
 def check_receipts(rest: Rest) -> None:

@@ -57,6 +57,11 @@ class Fleet:
         """No more crashes, and a new version everywhere: one without the bug of a view."""
         self._calm = True
         for slot, instance in enumerate(self._slots):
+            if instance is not None and not instance.stopping and self._swarm.outlives_faults:
+                # What it leaked while everything failed (room, places, busy documents) must not stop it.
+                instance.process.steps_left = None
+                instance.mend()
+                continue
             if instance is not None:
                 instance.stopping = True
                 instance.process.kill()
@@ -93,6 +98,8 @@ class Fleet:
         instance = self.pick(self._dice)
         if instance is not None and not instance.stopping and not self._calm:
             self._seen["stopped in an orderly way"] += 1
+            # Told so, even where it is frozen and will hear of it later.
+            instance.stopping = True
             instance.start(instance.stop())
 
     def _freeze(self) -> None:

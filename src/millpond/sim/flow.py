@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from millpond import timestamps
 from millpond.errors import StepFailed, StoreError
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowResult, Outcome
 from millpond.flow.run import COLLECTION
 from millpond.flow.step import StepContext
 from millpond.flow.sweep import SweepReport
-from millpond.model import Document, Put, Ref, Snapshot
+from millpond.model import Document, Put, Ref, Snapshot, Version
 from millpond.sim.checks import Broken, Rules
+from millpond.sim.flow_checks import DONE, StepChecks
 from millpond.sim.instance import STEP_TYPE, Instance
 from millpond.sim.loop import WORLD, VirtualLoop
 from millpond.sim.store import Storehouse
@@ -28,10 +28,6 @@ from millpond.sim.store import Storehouse
 # Until an event that nobody answered comes again; longer than any step.
 _ANSWER_S = 120.0
 _SWEEP_EVERY_S = 20.0
-_DONE = frozenset({"SUCCEEDED", "FAILED"})
-ONCE = "each step is finalised once"
-HOLDER = "only the holder of a claim finalises"
-LEASE = "a step is taken over only when its lease is over"
 
 
 class FlowWorld:
@@ -52,8 +48,10 @@ class FlowWorld:
         self._seen = seen
         self._pick = pick
         self._dice = random.Random(f"{seed}/flow")  # noqa: S311 - repeatable on purpose
+        self._steps = StepChecks(house, rules, seen)
         self._events = 0
         self._finished: dict[str, bool] = {}
+        self._begun: set[str] = set()
         self.faulty = True
         self._tell = tell
 
@@ -71,17 +69,37 @@ class FlowWorld:
 
     async def step(self, context: StepContext) -> Document:
         """What a step does: it takes its time, and sometimes fails."""
+        if context.token in self._begun:
+            self._object("each claim is worked on once", f"{context.run_id}/{context.step_id} by {context.token}")
+        self._begun.add(context.token)
         dice = random.Random(f"{self._seed}/{context.token}")  # noqa: S311 - as above
-        await asyncio.sleep(dice.expovariate(1 / self._swarm.step_s))
+        left_s = dice.expovariate(1 / self._swarm.step_s)
+        while left_s > 0:
+            await asyncio.sleep(min(left_s, 1.0))
+            left_s -= 1.0
+            self._check_held(context)
         if dice.random() < self._swarm.step_failed:
             raise StepFailed("SIMULATED", context.token)
         return {"by": context.token}
+
+    def _check_held(self, context: StepContext) -> None:
+        """Where clocks agree, who is not told that the step is lost must still have it."""
+        if self._rules.skew_max or context.is_lost():
+            return
+        run = self._house.get(Ref(COLLECTION, context.run_id)).data or {}
+        claim = run["steps"][context.step_id].get("claim") or {}
+        if claim.get("token") != context.token:
+            self._object("a worker knows when its claim is lost", f"{context.run_id}/{context.step_id} is {claim}")
+
+    def _object(self, checker: str, text: str) -> None:
+        """Not raised into a step, which would only have failed."""
+        self._loop.call_exception_handler({"message": "broken", "exception": Broken(checker, text)})
 
     def changed(self, old: Snapshot, new: Snapshot) -> None:
         """Called by the store with every change of a run."""
         steps, before = (new.data or {})["steps"], (old.data or {}).get("steps", {})
         for step_id, step in steps.items():
-            self._check_step(f"{new.ref.id}/{step_id}", before.get(step_id), step, before)
+            self._steps.changed(f"{new.ref.id}/{step_id}", before.get(step_id), step, before)
             if step != before.get(step_id):
                 self._tell(f"{new.ref.id}/{step_id} is {step['status']} {step.get('claim', {}).get('owner', '')}")
         self._finished[new.ref.id] = _is_finished(steps)
@@ -91,7 +109,7 @@ class FlowWorld:
         for _ in range(copies):
             self._events += 1
             event = FlowEvent(run_id=new.ref.id, id=f"event-{self._events}", type=UPDATED_TYPE, document=new.data)
-            self._deliver_later(event, self._dice.expovariate(1 / self._swarm.delay_s))
+            self._deliver_later(event, self._dice.expovariate(1 / self._swarm.delay_s), new.version)
 
     def _submit(self, run_id: str) -> None:
         count = self._dice.randint(1, 4)
@@ -101,15 +119,15 @@ class FlowWorld:
             steps[f"step-{number}"] = {"stepType": STEP_TYPE, "status": "READY", "dependsOn": needs}
         self._house.commit([Put(Ref(COLLECTION, run_id), None, {"flowKey": "simulated", "steps": steps})])
 
-    def _deliver_later(self, event: FlowEvent, delay_s: float) -> None:
-        self._loop.call_later(delay_s, self._deliver, event, context=WORLD)
+    def _deliver_later(self, event: FlowEvent, delay_s: float, version: Version | None) -> None:
+        self._loop.call_later(delay_s, self._deliver, event, version, context=WORLD)
 
-    def _deliver(self, event: FlowEvent) -> None:
+    def _deliver(self, event: FlowEvent, version: Version | None) -> None:
         instance = self._pick(self._dice)
         if instance is None:
-            self._deliver_later(event, 0.5)
+            self._deliver_later(event, 0.5, version)
             return
-        overdue = self._loop.call_later(_ANSWER_S, self._deliver, event, context=WORLD)
+        overdue = self._loop.call_later(_ANSWER_S, self._deliver, event, version, context=WORLD)
         handled = instance.start(instance.flow.handle(event))
         self._tell(f"{event.id} about {event.run_id} → {instance.name}")
 
@@ -117,7 +135,11 @@ class FlowWorld:
             overdue.cancel()
             self._tell(f"{event.id} ← {task.result().reason}")
             if task.result().outcome is Outcome.RETRY:
-                self._deliver_later(event, self._dice.uniform(0.5, 5.0))
+                self._deliver_later(event, self._dice.uniform(0.5, 5.0), version)
+                return
+            run = self._house.get(Ref(COLLECTION, event.run_id))
+            if run.version == version and _is_waiting((run.data or {})["steps"]):
+                self._object("no event is forgotten while a step waits", f"{event.id} ← {task.result().reason}")
 
         handled.add_done_callback(answered)
 
@@ -135,34 +157,6 @@ class FlowWorld:
         self._seen["step reclaimed by the sweep"] += report.reclaimed
         self._seen["lost flow event announced again"] += report.announced
 
-    def _check_step(self, name: str, old: Document | None, new: Document, before: Document) -> None:
-        then, now = (old or {}).get("status"), new["status"]
-        if old is None or (then == now and then != "RUNNING"):
-            return
-        if then in _DONE or (then == "READY" and now != "RUNNING"):
-            raise Broken(ONCE, f"{name} went from {then} to {now}")
-        if then == "READY":
-            waiting = [other for other in old["dependsOn"] if before[other]["status"] != "SUCCEEDED"]
-            if waiting:
-                raise Broken("no step before those it depends on", f"{name} began before {waiting}")
-        elif now in _DONE:
-            self._check_finalised(name, old["claim"], new)
-        elif now == "RUNNING" and new["claim"]["token"] != old["claim"]["token"]:
-            until = timestamps.from_datetime(old["claim"]["leaseUntil"])
-            if until > self._rules.now() + self._rules.skew_max:
-                raise Broken(LEASE, f"{name} was taken over from {old['claim']['owner']}")
-            self._seen["lease taken over"] += 1
-
-    def _check_finalised(self, name: str, claim: Document, new: Document) -> None:
-        error = new.get("error") or {}
-        if error.get("code") == "ATTEMPTS_EXHAUSTED":
-            self._seen["step's attempts exhausted"] += 1
-            return
-        by = new["outputs"]["by"] if new["status"] == "SUCCEEDED" else error["message"]
-        if by != claim["token"]:
-            raise Broken(HOLDER, f"{name} is {new['status']} by {by}, and held by {claim['token']}")
-        self._seen["step finalised"] += 1
-
     def _happens(self, fault: str, rate: float) -> bool:
         if not self.faulty or self._dice.random() >= rate:
             return False
@@ -174,9 +168,15 @@ class Sweeping(Protocol):
     async def sweep(self) -> SweepReport: ...
 
 
+def _is_waiting(steps: dict[str, Any]) -> bool:
+    """Whether somebody could begin a step now."""
+    done = {name for name, step in steps.items() if step["status"] == "SUCCEEDED"}
+    return any(step["status"] == "READY" and done.issuperset(step["dependsOn"]) for step in steps.values())
+
+
 def _is_finished(steps: dict[str, Any]) -> bool:
     """Every step has ended, or waits for ever behind one that failed."""
-    ended = {name for name, step in steps.items() if step["status"] in _DONE}
+    ended = {name for name, step in steps.items() if step["status"] in DONE}
     failed = {name for name in ended if steps[name]["status"] == "FAILED"}
     blocked: set[str] = set()
     for name, step in steps.items():

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+import msgspec
+
 from millpond import settings as settings_module
 from millpond import timestamps
 from millpond.engine import Engine
@@ -53,7 +55,10 @@ def settings_of(swarm: Swarm) -> Settings:
             "POISON_POLICY": swarm.poison_policy,
             "RECEIPT_TTL_DAYS": str(RECEIPT_TTL_DAYS) if swarm.receipts_expire else "7",
             "VIEW_ERROR_PARK_AFTER_S": "60",
+            # What waits for its view to be mended must not be lost meanwhile.
+            "LETTER_TTL_DAYS": "0.01" if swarm.receipts_expire and "doors" not in swarm.topics else "14",
             "FLOW_LEASE_S": str(swarm.flow_lease_s),
+            "FLOW_STEPS_AT_ONCE": str(swarm.steps_at_once),
             "EVENT_LOG": "on" if swarm.keeps_log else "off",
         }
     )
@@ -105,8 +110,10 @@ class Instance:
         self.stopping = False
         log = QuietLog(answered, house.loop)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
-        self.letters = StoredLetters(self.store, keep=keep, wall_clock=self.wall_clock)
-        views = load_views(settings)
+        self.letters = StoredLetters(
+            self.store, keep=keep, wall_clock=self.wall_clock, part_bytes_max=house.swarm.part_bytes_max
+        )
+        self._views = views = load_views(settings)
         for view in views:
             if isinstance(view, Doors):
                 view.mended = mended
@@ -114,7 +121,7 @@ class Instance:
             store=self.store,
             router=Router(views, settings.route_rules()),
             undertaker=self.letters,
-            rules=settings.engine_rules(),
+            rules=msgspec.structs.replace(settings.engine_rules(), **house.swarm.limits),
             metrics=self.metrics,
             wall_clock=self.wall_clock,
             jitter=dice,
@@ -132,6 +139,12 @@ class Instance:
             new_token=lambda: f"{name}-{dice.getrandbits(64):016x}",
             jitter=dice,
         )
+
+    def mend(self) -> None:
+        """As if the next version had been rolled out without a restart."""
+        for view in self._views:
+            if isinstance(view, Doors):
+                view.mended = True
 
     def wall_clock(self) -> int:
         return START + round(self._loop.time() * timestamps.SECOND_US) + self._skew

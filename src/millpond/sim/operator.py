@@ -21,7 +21,8 @@ from millpond.sim.oracle import KIND_OF, KINDS
 from millpond.sim.store import Storehouse
 from millpond.timestamps import to_datetime
 
-_SWEEP_EVERY_S = 120.0
+# A store that expires by itself takes its time; what has expired is there for a while.
+_SWEEP_EVERY_S = 600.0
 
 
 class Operator:

@@ -44,6 +44,7 @@ RARE = {
     "lost reply": "commit reply lost",
     "commit applied after its caller gave up": "committed after its caller gave up",
     "isolated refusal": "buried: write_refused",
+    "letter in parts": "letter in parts",
     "in-batch supersede": "superseded in its batch",
     "republished tie": "answered duplicate_event_noop",
     "cache verdict re-read": "verdict from the cache checked by a read",

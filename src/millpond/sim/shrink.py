@@ -44,6 +44,9 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     def shown_messages(self) -> list[Message]:
         return self._drawn()[1]
 
+    def shown_ids(self) -> list[str]:
+        return [message.id for message in self.shown_messages()]
+
     def options(self) -> str:
         """What `millpond simulate` must be given to run exactly this."""
         words = [f"--seed {self.seed}"]

@@ -48,6 +48,8 @@ class Storehouse:
         self.loop = loop
         self.seen = seen
         self.faulty = True
+        # Whose commit is being made; empty for the world's own.
+        self.writer = ""
         # The event loop's time until which nothing is answered.
         self.away_until = 0.0
         self.onlooker: Onlooker | None = None
@@ -168,7 +170,11 @@ class Connection:
             if isinstance(write, Put) and UNSTORABLE in write.data.values():
                 house.seen["write refused"] += 1
                 raise WriteRefused(f"{write.ref.path} cannot be stored", code="INVALID_ARGUMENT")
-        committed = house.commit(writes, log)
+        house.writer = self._owner
+        try:
+            committed = house.commit(writes, log)
+        finally:
+            house.writer = ""
         if isinstance(committed, Conflict):
             house.seen["conflict"] += 1
             if not house.swarm.names_culprits:

@@ -14,6 +14,14 @@ import msgspec
 # Where receipts expire: how long they are kept, in days, and so for how many seconds an event can be counted.
 RECEIPT_TTL_DAYS = 0.01
 COUNTED_S = RECEIPT_TTL_DAYS * 86_400 - 300
+# Far smaller than they are, or no world would have enough messages to reach them.
+_LIMITS = {
+    "lanes_from": (1, 2, 6),
+    "batch_count_max": (1, 2, 5),
+    "batch_bytes_max": (1, 4_000, 12_000),
+    "room_bytes_max": (6_000, 20_000, 60_000),
+    "cache_entries_max": (2, 6, 20),
+}
 TOPICS = ("services", "pipelines", "ticks", "bars", "signals", "doors", "gates")
 
 
@@ -40,6 +48,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     duplicated: float
     ack_lost: float
+    acked_again: float
     dead_letter_attempts: int | None
     # Instances.
     instances: int
@@ -48,7 +57,12 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     stop_every_s: float | None
     freeze_every_s: float | None
     restart_s: float
+    # Whether the processes that met the faults must drain what is left, or new ones do.
+    outlives_faults: bool
     queue_size: int
+    # Limits of the product's, made small enough to be reached: EngineRules, and of a letter.
+    limits: dict[str, int]
+    part_bytes_max: int
     retry_total_s: float
     poison_policy: str
     receipts_expire: bool
@@ -75,6 +89,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     flow_lease_s: float
     step_failed: float
     event_lost: float
+    steps_at_once: int
 
 
 # What can be turned off in a world, to find out whether a failure needs it: the field, and its value for "never".
@@ -82,6 +97,7 @@ FAULTS: dict[str, float | None] = {
     "held_up": 0.0,
     "duplicated": 0.0,
     "ack_lost": 0.0,
+    "acked_again": 0.0,
     "dead_letter_attempts": None,
     "clock_skew_s": 0.0,
     "crash_every_s": None,
@@ -104,6 +120,9 @@ FAULTS: dict[str, float | None] = {
 
 
 def without(swarm: Swarm, fault: str) -> Swarm:
+    if fault == "dead_letter_attempts" and swarm.poison_policy == "native":
+        # No fault there: without it what is refused for ever would come again for ever.
+        return swarm
     return msgspec.structs.replace(swarm, **{fault: FAULTS[fault]})
 
 
@@ -150,6 +169,7 @@ def draw(seed: int) -> Swarm:
         lease_s=between(5.0, 30.0),
         duplicated=sometimes(0.02, 0.4),
         ack_lost=sometimes(0.01, 0.2),
+        acked_again=sometimes(0.05, 0.5),
         dead_letter_attempts=dice.randint(5, 8) if dead_lettered else None,
         instances=dice.randint(1, 5),
         clock_skew_s=sometimes(1.0, 140.0),
@@ -182,4 +202,9 @@ def draw(seed: int) -> Swarm:
         flow_lease_s=between(3.0, 15.0),
         step_failed=sometimes(0.05, 0.3),
         event_lost=sometimes(0.05, 0.4),
+        steps_at_once=dice.choice((1, 2, 10)),
+        outlives_faults=dice.random() < 0.5,
+        limits={name: dice.choice(small) for name, small in _LIMITS.items() if dice.random() < 0.3},
+        # A letter in parts takes many calls, one after the other: where each is slow there is no time for them.
+        part_bytes_max=120 if latency_s < 0.05 and dice.random() < 0.3 else 900_000,
     )
