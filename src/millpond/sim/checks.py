@@ -213,7 +213,10 @@ class Checks:
         self._seen["letter in parts"] += bool(head["parts"])
         parts = [self._house.get(Ref(f"{letter.ref.path}/parts", name)).data or {} for name in head["parts"]]
         packed = head["delivery"] or b"".join(part["delivery"] for part in parts)
-        kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        try:
+            kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        except (zlib.error, msgspec.MsgspecError) as error:
+            raise Broken("letters are whole", f"{letter.ref.id} cannot be opened: {error}") from None
         sent = message.id, message.published_at, data_of(message.fact), attributes_of(message.fact)
         if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
             raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
