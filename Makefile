@@ -37,7 +37,7 @@ $(FUNCTIONS)/.installed: requirements.functions.lock | $(VENV)/.installed
 	@touch $@
 
 test: check $(FUNCTIONS)/.installed ## every fast test, after ruff and mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3
 
 proof: install ## 2,000 simulated worlds, every planted bug, 100 killed servers, 20,000 mutated requests
 	$(BIN)/python -m proof

@@ -129,8 +129,8 @@ class Engine:
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
         self._busy: set[Ref] = set()
-        self._running: set[asyncio.Task[None]] = set()
-        self._tickets_running: list[list[Ticket]] = []
+        # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.
+        self._running: dict[asyncio.Task[None], list[Ticket]] = {}
         self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
         self._digging: dict[asyncio.Task[None], Ticket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -242,7 +242,7 @@ class Engine:
         """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
-        for ticket in chain(self._room, self._digging.values(), *self._tickets_running):
+        for ticket in chain(self._room, self._digging.values(), *self._running.values()):
             ticket.deadline = min(ticket.deadline, deadline)
         while self._room or self._running or self._digging:
             left_s = deadline + DRAIN_GRACE_S - asyncio.get_running_loop().time()
@@ -255,7 +255,7 @@ class Engine:
     def _abandon(self) -> None:
         """Somebody hangs, and we must go: what may or may not have been stored comes again."""
         error = Overloaded("the server is shutting down, and the store did not answer")
-        for ticket in chain(self._room, self._digging.values(), *self._tickets_running):
+        for ticket in chain(self._room, self._digging.values(), *self._running.values()):
             ticket.settle(ticket.item.unsettled(Outcome.RETRY, "shutting_down", error))
         self._room.clear()
         for task in (*self._running, *self._digging):
@@ -270,7 +270,7 @@ class Engine:
             # Marked before the task begins to run: the next batch is taken at once.
             refs = self._claim(tickets)
             task = self._find_loop().create_task(self._run(tickets, refs))
-            self._running.add(task)
+            self._running[task] = tickets
             task.add_done_callback(self._finished)
 
     def _take(self) -> list[Ticket]:
@@ -306,7 +306,6 @@ class Engine:
         return refs
 
     async def _run(self, tickets: list[Ticket], refs: set[Ref]) -> None:
-        self._tickets_running.append(tickets)
         try:
             await self._batches.commit(tickets)
         except Exception as bug:
@@ -315,10 +314,9 @@ class Engine:
             raise
         finally:
             self._busy -= refs
-            self._tickets_running.remove(tickets)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if self._room:
             self._pump()
         if not task.cancelled() and (bug := task.exception()) is not None:

@@ -76,6 +76,9 @@ class Broker:
         self.closed = False
         self.parcels: list[Parcel] = []
         self._open = 0
+        # Deliveries that were not answered yet, by whoever has them.
+        self._asked: dict[int, Receiver] = {}
+        self._deliveries = 0
         self._tell = tell
 
     def publish(self, message: Message) -> None:
@@ -94,7 +97,8 @@ class Broker:
 
     @property
     def drained(self) -> bool:
-        return self._open == 0
+        """Whether everything is acknowledged or given up, and no copy is under way any more."""
+        return self._open == 0 and not any(receiver.process.alive for receiver in self._asked.values())
 
     def dead_letters(self) -> list[Delivery]:
         """Copies as Pub/Sub makes them: a new id, and attributes that say what it was."""
@@ -142,6 +146,9 @@ class Broker:
             self._deliver_later(parcel, self._loop.time() + _NO_INSTANCE_S)
             return
         parcel.attempts += 1
+        self._deliveries += 1
+        number = self._deliveries
+        self._asked[number] = instance
         self._seen["redelivered"] += parcel.attempts > 1
         answered = False
         self._tell(f"{parcel.message.id} → {instance.name}, attempt {parcel.attempts}")
@@ -153,6 +160,7 @@ class Broker:
                 self._loop.call_exception_handler({"message": "broken", "exception": broken})
                 return
             answered = True
+            del self._asked[number]
             lease.cancel()
             overdue.cancel()
             self._answered(parcel, status, body)

@@ -26,6 +26,8 @@ TALLIES = "gate_passes"
 OURS = ("source", "ingestedAt")
 # After a person deleted a document: as long as an instance may remember it, and a delivery may last.
 FORGOTTEN_S = 30.0
+# As long as a delivery may take, its instance standing still in the middle of it.
+AT_ONCE_US = 120 * timestamps.SECOND_US
 
 
 class Broken(AssertionError):
@@ -228,12 +230,19 @@ class Checks:
         return found is not None and found["expireAt"] > alive_at
 
     def _has_no_receipt(self, message: Message) -> None:
-        """What a living receipt vouches for was counted: then it is a duplicate, however old it is."""
-        alive_at = timestamps.to_datetime(self._rules.now() + self._rules.skew_max)
+        """What a living receipt vouches for was counted: then it is a duplicate, however old it is.
+
+        Unless two instances had it at once, and by one's clock it was too old already: then it is counted, and has
+        a letter, which when it is replayed is a duplicate.
+        """
+        now = self._rules.now()
+        alive_at = timestamps.to_datetime(now + self._rules.skew_max)
+        known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_US)
         for receipt in self._house.all_of(RECEIPTS):
             known = receipt.data or {}
             same = self.messages[known["messageId"]].fact == message.fact
-            if same and TALLIES in known["views"] and known["expireAt"] > alive_at:
+            counted = TALLIES in known["views"] and known["createdAt"] < known_since
+            if same and counted and known["expireAt"] > alive_at:
                 raise Broken("receipts agree", f"{message.id} is buried, and {receipt.ref.id} says it was counted")
 
     def _has_its_effect(self, old: Snapshot, new: Snapshot) -> None:

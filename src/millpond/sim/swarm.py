@@ -137,7 +137,7 @@ def draw(seed: int) -> Swarm:
         return low * math.exp(math.log(high / low) * dice.random())
 
     publishing_s = between(1.0, 120.0)
-    latency_s = between(0.001, 0.5)
+    latency_s = between(0.001, 0.35)
     poison_policy = dice.choice(("auto", "park", "native"))
     # Without a dead-letter topic what is refused for ever comes again for ever.
     dead_lettered = poison_policy == "native" or dice.random() < 0.2
@@ -178,8 +178,8 @@ def draw(seed: int) -> Swarm:
         freeze_every_s=between(5.0, 60.0) if dice.random() < 0.3 else None,
         restart_s=between(0.1, 10.0),
         queue_size=round(between(2, 64)),
-        # Time for a few reads and commits: with less, nothing would ever be stored.
-        retry_total_s=max(between(1.0, 8.0), 12 * latency_s),
+        # Time for a conflict, and what follows from it: with less, nothing would ever be stored.
+        retry_total_s=max(between(1.0, 8.0), 24 * latency_s),
         poison_policy=poison_policy,
         receipts_expire=receipts_expire,
         latency_s=latency_s,
@@ -204,7 +204,12 @@ def draw(seed: int) -> Swarm:
         event_lost=sometimes(0.05, 0.4),
         steps_at_once=dice.choice((1, 2, 10)),
         outlives_faults=dice.random() < 0.5,
-        limits={name: dice.choice(small) for name, small in _LIMITS.items() if dice.random() < 0.3},
-        # A letter in parts takes many calls, one after the other: where each is slow there is no time for them.
+        # Many small commits, or a letter's many parts, one after the other: where each is slow there is no time for
+        # them, and a world would be about nothing else.
+        limits={
+            name: dice.choice(small)
+            for name, small in _LIMITS.items()
+            if dice.random() < 0.3 and (latency_s < 0.05 or not name.startswith("batch_"))
+        },
         part_bytes_max=120 if latency_s < 0.05 and dice.random() < 0.3 else 900_000,
     )

@@ -27,10 +27,11 @@ class MemoryStore:
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         for write in writes:
             check_ref(write.ref)
+        # What can never be stored is refused first, as every store does it.
+        bodies = [self._body(write) for write in writes]
         wrong = frozenset(write.ref for write in writes if self._snapshot(write.ref).version != write.base)
         if wrong:
             return Conflict(wrong)
-        bodies = [self._body(write) for write in writes]
         self._version += 1
         for write, body in zip(writes, bodies, strict=True):
             if body is None:

@@ -12,7 +12,7 @@ from millpond.stores.log_body import decode_entry, encode_body
 from millpond.stores.sqlite_many import execute_many
 
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
-FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY seq"  # noqa: S608
+FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
 _INSERT = f"INSERT INTO events({_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
 
