@@ -126,10 +126,18 @@ def test_a_store_that_is_away_for_an_hour_loses_nothing_and_buries_nothing() -> 
         calm = without(calm, fault)
     swarm: Swarm = msgspec.structs.replace(
         calm,
-        **{"away_s": 3_600.0, "publishing_s": 600.0, "messages": 40, "limits": {}, "queue_size": 64},
-        **{"poison": 0.0, "refused": 0.0, "view_bug": 0.0, "late": 0.0},
+        away_s=3_600.0,
+        publishing_s=600.0,
+        messages=40,
+        limits={},
+        queue_size=64,
+        poison=0.0,
+        refused=0.0,
+        view_bug=0.0,
+        late=0.0,
         # With a dead-letter policy the broker would give them up.
-        **{"poison_policy": "park", "dead_letter_attempts": None},
+        poison_policy="park",
+        dead_letter_attempts=None,
     )
     report = World(5, swarm, draw_messages(5, swarm)).run()
 
