@@ -54,6 +54,44 @@ class Parcel:
         return self.acknowledged or self.dead
 
 
+class Attempt:
+    """One delivery to one instance: how long the instance has it, and whether it was answered."""
+
+    def __init__(self, broker: Broker, parcel: Parcel, instance: Receiver) -> None:
+        self.parcel = parcel
+        self.instance = instance
+        self._broker = broker
+        self._loop = broker.loop
+        self._asked_at = broker.loop.time()
+        self._answered = False
+        self._answer_s = broker.swarm.retry_total_s + _ANSWER_S
+        self._lease = self._loop.call_later(broker.swarm.lease_s, self._expire, context=WORLD)
+        self._overdue = self._loop.call_later(self._answer_s, self._miss, context=WORLD)
+
+    def respond(self, status: int, _: object, body: bytes) -> None:
+        if self._answered:
+            self._broker.object(Broken(_ANSWERED, f"{self.parcel.message.id} twice, by {self.instance.name}"))
+            return
+        self._answered = True
+        self._lease.cancel()
+        self._overdue.cancel()
+        self._broker.answered(self, status, body)
+
+    def _expire(self) -> None:
+        self._broker.lease_expired(self.parcel)
+
+    def _miss(self) -> None:
+        """A crash, a stop or a frozen machine may leave it unanswered; nothing else may."""
+        process = self.instance.process
+        busy_until = max(self._asked_at, process.frozen_until) + self._answer_s
+        if self.instance.stopping or not process.alive:
+            return
+        if self._loop.time() < busy_until:
+            self._overdue = self._loop.call_at(busy_until, self._miss, context=WORLD)
+            return
+        self._broker.object(Broken(_ANSWERED, f"{self.parcel.message.id} never, by {self.instance.name}"))
+
+
 class Broker:
     def __init__(
         self,
@@ -66,8 +104,8 @@ class Broker:
         tell: Callable[[str], None],
     ) -> None:
         self._seed = seed
-        self._swarm = swarm
-        self._loop = loop
+        self.swarm = swarm
+        self.loop = loop
         self._checks = checks
         self._seen = seen
         self._pick = pick
@@ -76,9 +114,8 @@ class Broker:
         self.closed = False
         self.parcels: list[Parcel] = []
         self._open = 0
-        # Deliveries that were not answered yet, by whoever has them.
-        self._asked: dict[int, Receiver] = {}
-        self._deliveries = 0
+        # What was not answered yet, in the order it was sent.
+        self._under_way: list[Attempt] = []
         self._tell = tell
 
     def publish(self, message: Message) -> None:
@@ -87,18 +124,18 @@ class Broker:
         self.parcels.append(parcel)
         self._open += 1
         self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
-        if self._happens(parcel, "delivered twice", self._swarm.duplicated):
+        if self._happens(parcel, "delivered twice", self.swarm.duplicated):
             self._deliver_later(parcel, message.publish_s + self._delay_s(parcel))
-        if self._swarm.receipts_expire and self._happens(parcel, "delivered as it became too old to count", 0.3):
-            age_s = COUNTED_S - parcel.dice.uniform(0.0, 8 * self._swarm.latency_s)
+        if self.swarm.receipts_expire and self._happens(parcel, "delivered as it became too old to count", 0.3):
+            age_s = COUNTED_S - parcel.dice.uniform(0.0, 8 * self.swarm.latency_s)
             at_s = (oracle.happened(message) - START) / timestamps.SECOND_US + age_s
             # Whatever has become of it: what happens at a limit must be tried there.
-            self._loop.call_at(max(at_s, message.publish_s), self._deliver_to_somebody, parcel, context=WORLD)
+            self.loop.call_at(max(at_s, message.publish_s), self._deliver_to_somebody, parcel, context=WORLD)
 
     @property
     def drained(self) -> bool:
         """Whether everything is acknowledged or given up, and no copy is under way any more."""
-        return self._open == 0 and not any(receiver.process.alive for receiver in self._asked.values())
+        return self._open == 0 and not any(attempt.instance.process.alive for attempt in self._under_way)
 
     def dead_letters(self) -> list[Delivery]:
         """Copies as Pub/Sub makes them: a new id, and attributes that say what it was."""
@@ -122,18 +159,18 @@ class Broker:
         ]
 
     def _delay_s(self, parcel: Parcel) -> float:
-        delay_s = parcel.dice.expovariate(1 / self._swarm.delay_s)
-        if self._happens(parcel, "held up", self._swarm.held_up):
+        delay_s = parcel.dice.expovariate(1 / self.swarm.delay_s)
+        if self._happens(parcel, "held up", self.swarm.held_up):
             # Longer than ticks may be late, or receipts are kept in some worlds.
             delay_s += parcel.dice.uniform(600.0, 3_600.0)
         return delay_s
 
     def _deliver_later(self, parcel: Parcel, at_s: float) -> None:
-        self._loop.call_at(at_s, self._deliver, parcel, context=WORLD)
+        self.loop.call_at(at_s, self._deliver, parcel, context=WORLD)
 
     def _deliver(self, parcel: Parcel) -> None:
         if parcel.settled and not self._happens(
-            parcel, "delivered after its acknowledgement", self._swarm.acked_again
+            parcel, "delivered after its acknowledgement", self.swarm.acked_again
         ):
             return
         self._deliver_to_somebody(parcel)
@@ -143,69 +180,44 @@ class Broker:
             return
         instance = self._pick(parcel.dice)
         if instance is None:
-            self._deliver_later(parcel, self._loop.time() + _NO_INSTANCE_S)
+            self._deliver_later(parcel, self.loop.time() + _NO_INSTANCE_S)
             return
         parcel.attempts += 1
-        self._deliveries += 1
-        number = self._deliveries
-        self._asked[number] = instance
         self._seen["redelivered"] += parcel.attempts > 1
-        answered = False
         self._tell(f"{parcel.message.id} → {instance.name}, attempt {parcel.attempts}")
+        attempt = Attempt(self, parcel, instance)
+        self._under_way.append(attempt)
+        instance.push(self._body(parcel), attempt.respond)
 
-        def respond(status: int, _: object, body: bytes) -> None:
-            nonlocal answered
-            if answered:
-                broken = Broken(_ANSWERED, f"{parcel.message.id} twice, by {instance.name}")
-                self._loop.call_exception_handler({"message": "broken", "exception": broken})
-                return
-            answered = True
-            del self._asked[number]
-            lease.cancel()
-            overdue.cancel()
-            self._answered(parcel, status, body)
-
-        def expire() -> None:
-            if not answered:
-                self._seen["lease expired"] += 1
-                self._again(parcel)
-
-        def forgotten() -> None:
-            """A crash, a stop or a frozen machine may leave it unanswered; nothing else may."""
-            busy_until = max(asked_at, instance.process.frozen_until) + self._swarm.retry_total_s + _ANSWER_S
-            if answered or instance.stopping or not instance.process.alive:
-                return
-            if self._loop.time() < busy_until:
-                self._loop.call_at(busy_until, forgotten, context=WORLD)
-                return
-            broken = Broken(_ANSWERED, f"{parcel.message.id} never, by {instance.name}")
-            self._loop.call_exception_handler({"message": "broken", "exception": broken})
-
-        asked_at = self._loop.time()
-        overdue = self._loop.call_later(self._swarm.retry_total_s + _ANSWER_S, forgotten, context=WORLD)
-        lease = self._loop.call_later(self._swarm.lease_s, expire, context=WORLD)
-        instance.push(self._body(parcel), respond)
-
-    def _answered(self, parcel: Parcel, status: int, body: bytes) -> None:
+    def answered(self, attempt: Attempt, status: int, body: bytes) -> None:
+        self._under_way.remove(attempt)
+        parcel = attempt.parcel
         self._tell(f"{parcel.message.id} ← {status} {body.decode()}")
         if status != 200:
             self._seen[f"answered {status}"] += 1
-            self._again(parcel)
+            self.again(parcel)
             return
         try:
             self._checks.acknowledged(parcel.message)
         except Broken as broken:
             # Not raised into the product, which would take it for a bug of its own and answer something else.
-            self._loop.call_exception_handler({"message": "broken", "exception": broken})
-        if self._happens(parcel, "acknowledgement lost", self._swarm.ack_lost):
-            self._again(parcel)
+            self.object(broken)
+        if self._happens(parcel, "acknowledgement lost", self.swarm.ack_lost):
+            self.again(parcel)
         else:
             self._open -= not parcel.settled
             parcel.acknowledged = True
 
-    def _again(self, parcel: Parcel) -> None:
+    def lease_expired(self, parcel: Parcel) -> None:
+        self._seen["lease expired"] += 1
+        self.again(parcel)
+
+    def object(self, broken: Broken) -> None:
+        self.loop.call_exception_handler({"message": "broken", "exception": broken})
+
+    def again(self, parcel: Parcel) -> None:
         """It comes back after a while, unless it has failed often enough to be given up."""
-        most = self._swarm.dead_letter_attempts
+        most = self.swarm.dead_letter_attempts
         if parcel.settled:
             return
         if most is not None and parcel.attempts >= most:
@@ -215,7 +227,7 @@ class Broker:
             parcel.dead = True
             return
         pause_s = min(_BACKOFF_S * 2 ** min(parcel.attempts, 10), _BACKOFF_MAX_S) * parcel.dice.uniform(0.5, 1.5)
-        self._deliver_later(parcel, self._loop.time() + pause_s)
+        self._deliver_later(parcel, self.loop.time() + pause_s)
 
     def _happens(self, parcel: Parcel, fault: str, rate: float) -> bool:
         if not self.faulty or parcel.dice.random() >= rate:
@@ -234,6 +246,6 @@ class Broker:
             },
             "subscription": SUBSCRIPTION,
         }
-        if self._swarm.dead_letter_attempts is not None:
+        if self.swarm.dead_letter_attempts is not None:
             body["deliveryAttempt"] = parcel.attempts
         return msgspec.json.encode(body)
