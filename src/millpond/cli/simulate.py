@@ -147,7 +147,7 @@ def _show(summary: Summary, smaller: Smaller | None) -> None:
         print_line()
     hours = summary.simulated_seconds / 3_600
     print_line(
-        f"{summary.seeds} worlds from seed {summary.start}: {summary.messages} messages, "
+        f"{summary.seeds} {'world' if summary.seeds == 1 else 'worlds'} from seed {summary.start}: {summary.messages} messages, "
         f"{summary.seen['conflict']} conflicts, {hours:.1f} simulated hours"
     )
     for report in summary.failures:
