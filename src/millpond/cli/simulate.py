@@ -146,8 +146,9 @@ def _show(summary: Summary, smaller: Smaller | None) -> None:
         print_table((Column(title), Column("times", right=True)), list(counts.items()))
         print_line()
     hours = summary.simulated_seconds / 3_600
+    worlds = "1 world" if summary.seeds == 1 else f"{summary.seeds} worlds"
     print_line(
-        f"{summary.seeds} {'world' if summary.seeds == 1 else 'worlds'} from seed {summary.start}: {summary.messages} messages, "
+        f"{worlds} from seed {summary.start}: {summary.messages} messages, "
         f"{summary.seen['conflict']} conflicts, {hours:.1f} simulated hours"
     )
     for report in summary.failures:
