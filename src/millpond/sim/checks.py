@@ -24,10 +24,9 @@ RECEIPTS = "ops_dedupe"
 TALLIES = "gate_passes"
 # What is there beside what the view made of the message.
 OURS = ("source", "ingestedAt")
-# After a person deleted a document: as long as an instance may remember it, and a delivery may last.
-FORGOTTEN_S = 30.0
-# As long as a delivery may take, its instance standing still in the middle of it.
-AT_ONCE_US = 120 * timestamps.SECOND_US
+# As long as a delivery may take, its instance standing still in the middle of it. So long after a person deleted a
+# document, an instance may answer what was right before.
+AT_ONCE_S = 120
 
 
 class Broken(AssertionError):
@@ -237,7 +236,7 @@ class Checks:
         """
         now = self._rules.now()
         alive_at = timestamps.to_datetime(now + self._rules.skew_max)
-        known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_US)
+        known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_S * timestamps.SECOND_US)
         for receipt in self._house.all_of(RECEIPTS):
             known = receipt.data or {}
             same = self.messages[known["messageId"]].fact == message.fact
@@ -271,7 +270,7 @@ class Checks:
 
     def _is_forgotten(self, ref: Ref) -> bool:
         at = self._deleted_at.get(ref)
-        return at is not None and self._house.loop.time() < at + FORGOTTEN_S
+        return at is not None and self._house.loop.time() < at + AT_ONCE_S
 
     def _of_stamp(self, stamp: str) -> Message:
         return self.messages[stamp.split(".", 3)[3]]
