@@ -10,21 +10,20 @@ the requests went deep enough to mean something.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from millpond.cli.output import Advance, Column, print_table, progress
+from millpond.cli.output import Column, print_json, print_table
 from proof.fuzz.contract import Contract
 from proof.fuzz.requests import Request, make_request
 from proof.fuzz.run import Fault, Fuzz
 from proof.fuzz.target import millpond
 from proof.fuzz.wire import Wire
+from proof.progress import told_progress
 
 # Below this many requests, chance decides what is met.
 FIGURES_FROM = 2_000
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             return _run_one(Path(folder), given.seed, given.only)
         report = run_many(Path(folder), given.seed, given.requests)
     if given.json:
-        print(json.dumps(report, indent=2))
+        print_json(report)
     else:
         _print_report(report)
     return 1 if report["faults"] else 0
@@ -61,30 +60,12 @@ def run_many(folder: Path, seed: int, requests: int) -> dict[str, Any]:
         fuzz = Fuzz(server, seed)
         began = time.monotonic()
         try:
-            with _progress(requests) as advance:
+            with told_progress("requests", requests) as advance:
                 fuzz.run(range(requests), advance)
         finally:
             fuzz.close()
         seconds = time.monotonic() - began
     return make_report(fuzz, seed, requests, seconds)
-
-
-@contextlib.contextmanager
-def _progress(requests: int) -> Iterator[Advance]:
-    """A bar on a terminal, and a line for every tenth elsewhere."""
-    if sys.stderr.isatty():
-        with progress("requests", requests) as advance:
-            yield advance
-        return
-    done = 0
-
-    def advance_by(count: int) -> None:
-        nonlocal done
-        before, done = done, done + count
-        if done * 10 // requests > before * 10 // requests:
-            print(f"{done} of {requests} requests", file=sys.stderr, flush=True)
-
-    yield advance_by
 
 
 def make_report(fuzz: Fuzz, seed: int, requests: int, seconds: float) -> dict[str, Any]:

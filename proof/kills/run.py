@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,10 +22,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from millpond.cli.output import Column, print_table, progress
+from millpond.cli.output import Column, print_json, print_table
 from proof.kills.check import CHANGED, LOST, WRONG, Fault, StoreCheck, changes, content_of, surprises
 from proof.kills.server import Deliveries, Load, Server
 from proof.kills.traffic import Message, Traffic
+from proof.progress import told_progress
 
 KILLS_PER_STORE = 25
 IN_FLIGHT_SHARE_MIN = 0.9
@@ -248,19 +247,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of messages and moments (default 1)")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     options = parser.parse_args()
-    done = 0
-    with progress("kills", options.kills) as bar:
-
-        def advance(number: int) -> None:
-            nonlocal done
-            done += number
-            bar(number)
-            if done % 10 == 0 and not sys.stderr.isatty():
-                print(f"{done} of {options.kills} kills", file=sys.stderr, flush=True)
-
+    with told_progress("kills", options.kills) as advance:
         summary = run_kills(options.kills, options.seed, advance)
     if options.json:
-        print(json.dumps(msgspec.to_builtins(summary)))
+        print_json(summary)
     else:
         _print_summary(summary)
     return 0 if summary.passed else 1

@@ -106,14 +106,7 @@ class Service:
 
     async def replay_letter(self, letter_id: str) -> Result | None:
         """Send a letter's message through the engine again, as it was; None where there is no such letter."""
-        ref = Ref(COLLECTION, letter_id)
-        opened = await self.letters.open_letter(ref)
-        if opened is None:
-            return None
-        result = await self._replay(opened[1])
-        if result.settled:
-            await self.letters.note_replay(ref, result)
-        return result
+        return await self.letters.replay(Ref(COLLECTION, letter_id), self._replay)
 
     async def replay_delivery(self, delivery: Delivery) -> Result:
         """Send a message again that lies elsewhere, and stays there until this succeeds: nothing is buried."""

@@ -41,7 +41,7 @@ def test_an_hour_takes_no_time(loop: VirtualLoop) -> None:
 
 def test_a_dead_process_is_never_resumed_and_its_finally_never_reached(loop: VirtualLoop) -> None:
     reached: list[str] = []
-    process = Process("p")
+    process = Process()
 
     async def work() -> None:
         try:
@@ -62,7 +62,7 @@ def test_a_dead_process_is_never_resumed_and_its_finally_never_reached(loop: Vir
 
 def test_a_process_dies_at_the_callback_it_was_given(loop: VirtualLoop) -> None:
     reached: list[int] = []
-    process = Process("p")
+    process = Process()
     process.steps_left = 4
 
     async def work() -> None:
@@ -78,7 +78,7 @@ def test_a_process_dies_at_the_callback_it_was_given(loop: VirtualLoop) -> None:
 
 
 def test_a_frozen_process_goes_on_later_and_has_missed_nothing(loop: VirtualLoop) -> None:
-    process = Process("p")
+    process = Process()
 
     async def work() -> float:
         with contextlib.suppress(TimeoutError):

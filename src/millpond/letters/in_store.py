@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -95,7 +95,17 @@ class StoredLetters:
             packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
         return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
-    async def note_replay(self, ref: Ref, result: Result) -> None:
+    async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
+        """Send a letter's message again, as it was, and record what that led to; None where there is no letter."""
+        opened = await self.open_letter(ref)
+        if opened is None:
+            return None
+        result = await send(opened[1])
+        if result.settled:
+            await self._note_replay(ref, result)
+        return result
+
+    async def _note_replay(self, ref: Ref, result: Result) -> None:
         """Record on the letter what a replay led to; it stays until it is purged or expires."""
 
         def noted(data: Document) -> Document:

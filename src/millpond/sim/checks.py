@@ -14,13 +14,13 @@ import msgspec
 
 from millpond import timestamps
 from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delivery, LogEntry, Ref, Snapshot, Version, Write
+from millpond.model import Delivery, LogEntry, Ref, Snapshot, Version
+from millpond.route import RECEIPT_COLLECTION
 from millpond.sim import oracle
 from millpond.sim.facts import BUG, REFUSED, Message, attributes_of, data_of
 from millpond.sim.oracle import KIND_OF, Document, Kind
-from millpond.sim.store import Storehouse
+from millpond.sim.store import Change, Storehouse
 
-RECEIPTS = "ops_dedupe"
 TALLIES = "gate_passes"
 # What is there beside what the view made of the message.
 OURS = ("source", "ingestedAt")
@@ -47,6 +47,8 @@ class Rules(NamedTuple):
     skew_allowed: int
     skew_max: int
     parked_after: int
+    # Of a step of a flow run.
+    attempts_max: int
 
 
 class Checks:
@@ -79,19 +81,13 @@ class Checks:
     def anything_deleted(self) -> bool:
         return bool(self._deleted_at)
 
-    def committed(
-        self,
-        writes: Sequence[Write],
-        before: Sequence[Snapshot],
-        after: Sequence[Snapshot],
-        log: Sequence[LogEntry],
-    ) -> None:
-        for write, old, new in zip(writes, before, after, strict=True):
+    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None:
+        for old, new in changes:
             if new.version is not None:
                 self._version_is_new(new)
             if new.data is None:
                 continue
-            collection = write.ref.collection
+            collection = new.ref.collection
             if collection in KIND_OF:
                 self._is_what_its_message_says(KIND_OF[collection], new)
                 self._grows(KIND_OF[collection], old, new)
@@ -100,7 +96,7 @@ class Checks:
                 self._counts_once(old, new)
             elif collection == LETTERS:
                 self._is_rightly_buried(old, new)
-            elif collection == RECEIPTS:
+            elif collection == RECEIPT_COLLECTION:
                 self._has_its_effect(old, new)
         self._note_batch(log)
 
@@ -146,11 +142,15 @@ class Checks:
     def _is_what_its_message_says(self, kind: Kind, new: Snapshot) -> None:
         document = new.data or {}
         self._seen["tombstone written"] += "deleted" in document
+        # By message: a whole document is mostly one's, and what it says is worked out once.
+        says: dict[str, Document] = {}
         for name, message in self.holders(kind, document).items():
             self.written.add(message.id)
             if name in OURS:
                 continue
-            said = kind.fields_of(message)
+            if message.id not in says:
+                says[message.id] = kind.fields_of(message)
+            said = says[message.id]
             if name not in said or said[name] != document.get(name):
                 shown = f"{document.get(name)!r}, and {message.id} says {said.get(name)!r}"
                 raise Broken("documents equal the oracle", f"{new.ref.path}: {name} is {shown}")
@@ -237,7 +237,7 @@ class Checks:
         now = self._rules.now()
         alive_at = timestamps.to_datetime(now + self._rules.skew_max)
         known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_S * timestamps.SECOND_US)
-        for receipt in self._house.all_of(RECEIPTS):
+        for receipt in self._house.all_of(RECEIPT_COLLECTION):
             known = receipt.data or {}
             same = self.messages[known["messageId"]].fact == message.fact
             counted = TALLIES in known["views"] and known["createdAt"] < known_since

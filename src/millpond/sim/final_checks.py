@@ -8,9 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from millpond.model import Ref, Version
+from millpond.route import RECEIPT_COLLECTION
 from millpond.sim import oracle
 from millpond.sim.broker import Parcel
-from millpond.sim.checks import OURS, RECEIPTS, TALLIES, Broken, Checks
+from millpond.sim.checks import OURS, TALLIES, Broken, Checks
 from millpond.sim.facts import BUG, Fact, Message, payload_of
 from millpond.sim.oracle import KIND_OF
 from millpond.sim.store import Storehouse
@@ -74,8 +75,9 @@ def check_tallies(rest: Rest) -> None:
         if not passes <= counted.get(path, set()):
             missing = sorted(passes - counted.get(path, set()))
             raise Broken("tallies count each event once", f"{path} has not counted {missing}")
+    sent = oracle.tallies(known)
     for path, passes in counted.items():
-        if not passes <= oracle.tallies(known).get(path, set()):
+        if not passes <= sent.get(path, set()):
             raise Broken("tallies count each event once", f"{path} counts what nobody sent")
 
 
@@ -101,7 +103,7 @@ def check_receipts(rest: Rest) -> None:
     """Where receipts do not expire: one for every logical event that was taken, and none for what was not."""
     if rest.receipts_expire:
         return
-    receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPTS)]
+    receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPT_COLLECTION)]
     vouched = {_logical(rest.checks.messages[receipt["messageId"]]) for receipt in receipts}
     if len(vouched) != len(receipts):
         raise Broken("receipts agree", f"{len(receipts)} receipts for {len(vouched)} events")

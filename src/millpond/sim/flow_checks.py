@@ -15,7 +15,6 @@ HOLDER = "only the holder of a claim finalises"
 LEASE = "a step is taken over only when its lease is over"
 ATTEMPTS = "attempts are counted"
 ORDER = "no step before those it depends on"
-_ATTEMPTS_MAX = 3  # FLOW_ATTEMPTS_MAX
 
 
 class StepChecks:
@@ -65,7 +64,7 @@ class StepChecks:
     def _finalised(self, name: str, claim: Document, new: Document) -> None:
         error = new.get("error") or {}
         if error.get("code") == "ATTEMPTS_EXHAUSTED":
-            if claim["attempt"] < _ATTEMPTS_MAX:
+            if claim["attempt"] < self._rules.attempts_max:
                 raise Broken(ATTEMPTS, f"{name} is given up after {claim['attempt']}")
             if self._house.writer != claim["owner"]:
                 self._lease_is_over(name, claim, "was given up while it was held by")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -101,7 +102,7 @@ class Instance:
         mended: bool,
     ) -> None:
         self.name = name
-        self.process = Process(name)
+        self.process = Process()
         self.context = self.process.context()
         self.store = Connection(house, name)
         self.metrics = Metrics()
@@ -113,13 +114,12 @@ class Instance:
         self.letters = StoredLetters(
             self.store, keep=keep, wall_clock=self.wall_clock, part_bytes_max=house.swarm.part_bytes_max
         )
-        self._views = views = load_views(settings)
-        for view in views:
-            if isinstance(view, Doors):
-                view.mended = mended
+        self._views = load_views(settings)
+        if mended:
+            self.mend()
         self.engine = Engine(
             store=self.store,
-            router=Router(views, settings.route_rules()),
+            router=Router(self._views, settings.route_rules()),
             undertaker=self.letters,
             rules=msgspec.structs.replace(settings.engine_rules(), **house.swarm.limits),
             metrics=self.metrics,
@@ -158,14 +158,7 @@ class Instance:
         return self._loop.create_task(work, context=self.context)
 
     async def replay_letter(self, ref: Ref) -> Result | None:
-        """As `Service.replay_letter` does it."""
-        opened = await self.letters.open_letter(ref)
-        if opened is None:
-            return None
-        result = await self.engine.handle(opened[1], replay=True)
-        if result.settled:
-            await self.letters.note_replay(ref, result)
-        return result
+        return await self.letters.replay(ref, partial(self.engine.handle, replay=True))
 
     async def stop(self) -> None:
         """As on SIGTERM: finish or give back, then end."""

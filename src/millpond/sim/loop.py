@@ -23,16 +23,15 @@ Ts = TypeVarTuple("Ts")
 class Process:
     """What dies together."""
 
-    __slots__ = ("alive", "frozen_until", "name", "on_death", "steps_left")
+    __slots__ = ("alive", "frozen_until", "on_death", "steps_left")
 
-    def __init__(self, name: str, on_death: Callable[[], None] = lambda: None) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.alive = True
         # It dies after so many more callbacks; None does not.
         self.steps_left: int | None = None
         # Until then it does nothing, and notices nothing, as when its machine is paused.
         self.frozen_until = 0.0
-        self.on_death = on_death
+        self.on_death: Callable[[], None] = lambda: None
 
     def kill(self) -> None:
         if self.alive:

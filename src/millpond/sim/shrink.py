@@ -66,8 +66,8 @@ def shrink(seed: int, checker: str, advance: Callable[[int], None] = lambda _: N
 
 class _Shrinking:
     def __init__(self, seed: int, checker: str, advance: Callable[[int], None]) -> None:
-        ids = tuple(message.id for message in draw_messages(seed, draw(seed)))
         swarm = draw(seed)
+        ids = tuple(Smaller(seed=seed).shown_ids())
         on = tuple(fault for fault, never in FAULTS.items() if getattr(swarm, fault) != never)
         self._best = Smaller(seed=seed, messages=ids, faults=on, instances=swarm.instances)
         self._checker = checker

@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
@@ -25,16 +25,17 @@ T = TypeVar("T")
 DEADLINE_S = 10.0
 
 
+class Change(NamedTuple):
+    """A document before and after a commit."""
+
+    old: Snapshot
+    new: Snapshot
+
+
 class Onlooker(Protocol):
     """Who is told of every change, at the moment it is made."""
 
-    def committed(
-        self,
-        writes: Sequence[Write],
-        before: Sequence[Snapshot],
-        after: Sequence[Snapshot],
-        log: Sequence[LogEntry],
-    ) -> None: ...
+    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None: ...
 
 
 class Storehouse:
@@ -63,9 +64,6 @@ class Storehouse:
     def all_of(self, collection: str) -> list[Snapshot]:
         return now(self.inner.list_documents(collection, 1_000_000, None))
 
-    def collections(self) -> list[str]:
-        return [name for name, _ in now(self.inner.collections())]
-
     def log_entries(self, message_id: str) -> list[LogEntry]:
         return now(self.inner.find_events(message_id))
 
@@ -74,8 +72,7 @@ class Storehouse:
         before = [self.get(write.ref) for write in writes]
         committed = now(self.inner.commit(writes, log))
         if isinstance(committed, Committed) and self.onlooker is not None:
-            after = [self.get(write.ref) for write in writes]
-            self.onlooker.committed(writes, before, after, log)
+            self.onlooker.committed([Change(old, self.get(old.ref)) for old in before], log)
         return committed
 
     def sweep(self, at: int) -> int:

@@ -22,10 +22,11 @@ from millpond.errors import Overloaded
 from millpond.flow.run import COLLECTION as RUNS
 from millpond.letters.attributes import restore
 from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delivery, LogEntry, Outcome, Ref, Result, Snapshot, Write
+from millpond.model import Delivery, LogEntry, Outcome, Ref, Result
+from millpond.route import RECEIPT_COLLECTION
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
-from millpond.sim.checks import RECEIPTS, TALLIES, Broken, Checks, Rules
+from millpond.sim.checks import TALLIES, Broken, Checks, Rules
 from millpond.sim.facts import START, Message, attributes_of, data_of, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
@@ -34,7 +35,7 @@ from millpond.sim.instance import Instance, settings_of
 from millpond.sim.loop import WORLD, Stuck, VirtualLoop
 from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF
-from millpond.sim.store import DEADLINE_S, Storehouse
+from millpond.sim.store import DEADLINE_S, Change, Storehouse
 from millpond.sim.swarm import Swarm, draw
 
 # How long faults go on after the last message was published, and how long what is left then may take.
@@ -82,6 +83,7 @@ class World:
             skew_allowed=settings.max_future_skew_us,
             skew_max=round(swarm.clock_skew_s * timestamps.SECOND_US),
             parked_after=round(settings.view_error_park_after_s * timestamps.SECOND_US),
+            attempts_max=settings.flow_attempts_max,
         )
         self._house = Storehouse(seed, swarm, self._loop, self._seen, self._tell)
         self._house.onlooker = self
@@ -126,16 +128,10 @@ class World:
             trace=self._lines,
         )
 
-    def committed(
-        self,
-        writes: Sequence[Write],
-        before: Sequence[Snapshot],
-        after: Sequence[Snapshot],
-        log: Sequence[LogEntry],
-    ) -> None:
+    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None:
         """The store tells us of every commit."""
-        self._checks.committed(writes, before, after, log)
-        for old, new in zip(before, after, strict=True):
+        self._checks.committed(changes, log)
+        for old, new in changes:
             if new.ref.collection == RUNS and new.data is not None:
                 self._flow.changed(old, new)
 
@@ -202,7 +198,7 @@ class World:
         final_checks.check_unchanged(before, after, "delivered once more")
         # A commit that was asked for long ago may still be on its way, and rests on a receipt's absence.
         self._run_until_time(self._loop.time() + 4 * DEADLINE_S)
-        for receipt in self._house.all_of(RECEIPTS):
+        for receipt in self._house.all_of(RECEIPT_COLLECTION):
             self._operator.delete(receipt.ref)
         before = final_checks.photograph(self._house, KIND_OF)
         self._deliver_again([message for message in arrived if message.fact.topic != "gates"])
@@ -296,7 +292,7 @@ async def _replay_letter(ref: Ref, instance: Instance) -> Result | None:
     return await instance.replay_letter(ref)
 
 
-def run_seed(seed: int, *, trace: bool = False) -> Report:
+def run_seed(seed: int) -> Report:
     """The world of this seed, as it is drawn."""
     swarm = draw(seed)
-    return World(seed, swarm, draw_messages(seed, swarm), trace=trace).run()
+    return World(seed, swarm, draw_messages(seed, swarm)).run()

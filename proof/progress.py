@@ -1,0 +1,27 @@
+"""How far a part of the proof is: a bar on a terminal, and elsewhere a plain line at every tenth."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from millpond.cli.output import Advance, progress
+
+
+@contextlib.contextmanager
+def told_progress(what: str, total: int) -> Iterator[Advance]:
+    """`what` is counted: "kills", "requests"."""
+    if sys.stderr.isatty():
+        with progress(what, total) as advance:
+            yield advance
+        return
+    done = 0
+
+    def advance_by(count: int) -> None:
+        nonlocal done
+        before, done = done, done + count
+        if done * 10 // total > before * 10 // total:
+            print(f"{done} of {total} {what}", file=sys.stderr, flush=True)
+
+    yield advance_by
