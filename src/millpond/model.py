@@ -211,3 +211,14 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     result: Result
     # A replayed letter replaces the poison entry its burial left, so that each message still counts once.
     replay: bool = False
+
+
+class LogPage(NamedTuple):
+    """Some of the event log, in the order it was kept.
+
+    `position` is where to read on: now where there is `more`, later for what was appended meanwhile.
+    """
+
+    entries: list[LogEntry]
+    position: str | None
+    more: bool

@@ -7,9 +7,9 @@ One contract suite (`tests/contract`) holds for every implementation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
-from millpond.model import Committed, Conflict, LogEntry, Ref, Snapshot, Write
+from millpond.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
 
 
 class Store(Protocol):
@@ -44,6 +44,9 @@ class Catalog(Protocol):
     async def collections(self) -> list[tuple[str, int]]:
         """Every collection path that holds documents, and how many."""
 
+    async def count_documents(self, collection: str) -> int:
+        """How many documents a collection holds."""
+
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         """Documents by id, those after `after` first."""
 
@@ -53,9 +56,21 @@ class Catalog(Protocol):
     async def count_events(self) -> dict[str, dict[str, int]]:
         """The log's entries by topic and outcome."""
 
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        """The log from a position on, from its beginning where that is None.
+
+        An entry may come again, and a replayed one comes a second time; none is left out.
+        """
+
+    async def log_is_whole(self) -> bool:
+        """Whether nothing that was ever appended has been deleted since, as far as the store can tell."""
+
     async def sweep(self, now: int, events_before: int | None) -> int:
         """Delete what has expired, and log entries older than `events_before`; how many."""
 
 
 class StoreWithCatalog(Store, Catalog, Protocol):
+    async def still(self) -> Self | None:
+        """All of the store as it is at one moment, for reading, to be closed; None where that cannot be had."""
+
     async def close(self) -> None: ...

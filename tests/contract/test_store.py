@@ -15,6 +15,7 @@ from millpond.model import (
     Delete,
     Delivery,
     LogEntry,
+    LogPage,
     Outcome,
     Patch,
     Put,
@@ -24,6 +25,7 @@ from millpond.model import (
     ViewResult,
 )
 from millpond.ports import StoreWithCatalog
+from millpond.stores.firestore import FirestoreStore
 
 Run = Callable[[Any], Any]
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
@@ -247,6 +249,87 @@ def test_log_entries_are_found_by_message_and_event_id(run: Run, store: StoreWit
     assert run(store.find_events("e1")) == [first, second]
     assert run(store.find_events("m2")) == [second]
     assert run(store.find_events("nobody")) == []
+
+
+def read_whole_log(run: Run, store: StoreWithCatalog, position: str | None = None) -> tuple[list[str], str | None]:
+    """The message ids from a position on, two entries at a time, and where to read on."""
+    found: list[str] = []
+    more = True
+    while more:
+        page = run(store.read_log(position, 2))
+        assert len(page.entries) <= 2
+        found += [logged.delivery.message_id for logged in page.entries]
+        position, more = page.position, page.more
+    return found, position
+
+
+def test_the_log_is_read_from_beginning_to_end_and_on(run: Run, store: StoreWithCatalog) -> None:
+    """Nothing is left out, whatever is appended meanwhile; an entry comes back whole. Some may come again."""
+    assert run(store.read_log(None, 2)) == LogPage([], None, False)
+    log = [entry(f"m{n}", event_id=f"e{n}", arrived_at=n) for n in range(5)]
+    run(store.commit([], log))
+    assert run(store.read_log(None, 9)).entries == log
+    found, position = read_whole_log(run, store)
+    assert found == ["m0", "m1", "m2", "m3", "m4"]
+    run(store.commit([], [entry("m5", arrived_at=5), entry("m6", arrived_at=5), entry("m7", arrived_at=5)]))
+    following, position = read_whole_log(run, store, position)
+    assert sorted(following[-3:]) == ["m5", "m6", "m7"]
+    assert set(read_whole_log(run, store, position)[0]) <= {*found, *following}
+    assert run(store.log_is_whole())
+
+
+def test_whoever_reads_on_sees_what_was_replayed(run: Run, store: StoreWithCatalog) -> None:
+    """Its poison entry went, its new one comes after all that were there: no number is used twice."""
+    arrived_at = 10**15
+    run(store.commit([], [entry(f"m{n}", Outcome.POISON, arrived_at=arrived_at) for n in range(4)]))
+    _, position = read_whole_log(run, store)
+    replayed = [entry(f"m{n}", Outcome.APPLIED, replay=True, arrived_at=arrived_at + n) for n in (2, 3)]
+    run(store.commit([], [entry("new", arrived_at=arrived_at + 4), *replayed]))
+    following, position = read_whole_log(run, store, position)
+    assert {"m2", "m3", "new"} <= set(following)
+    again = entry("m0", Outcome.APPLIED, replay=True, arrived_at=arrived_at + 5)
+    run(store.commit([], [again]))
+    assert "m0" in read_whole_log(run, store, position)[0]
+    page = run(store.read_log(None, 9))
+    assert {(e.delivery.message_id, str(e.result.outcome)) for e in page.entries} == {
+        *(("m0", "applied"), ("m1", "poison"), ("m2", "applied"), ("m3", "applied"), ("new", "applied")),
+    }
+
+
+def test_a_log_that_was_deleted_begins_anew(run: Run, store: StoreWithCatalog) -> None:
+    """Whoever waits at its end still gets what comes then."""
+    run(store.commit([], [entry(f"m{n}", arrived_at=1) for n in range(3)]))
+    _, position = read_whole_log(run, store)
+    assert run(store.sweep(0, 2)) == 3
+    run(store.commit([], [entry("later", arrived_at=3)]))
+    assert read_whole_log(run, store, position)[0] == ["later"]
+
+
+def test_documents_are_counted(run: Run, store: StoreWithCatalog) -> None:
+    for name in ("a", "b"):
+        put(run, store, Ref("ponds", name), {})
+    put(run, store, Ref("ops_dedupe", "r"), {})
+    counts = [run(store.count_documents(name)) for name in ("ponds", "ops_dedupe", "nothing")]
+    assert counts == [2, 1, 0]
+
+
+def test_a_store_stands_still_where_it_can(run: Run, store: StoreWithCatalog) -> None:
+    """Documents, listings and the log as of one moment, whatever is written afterwards; or it says it cannot."""
+    version = put(run, store, A, {"n": 1})
+    run(store.commit([], [entry("m1")]))
+    still = run(store.still())
+    if isinstance(store, FirestoreStore):
+        assert still is None
+        return
+    assert still is not None
+    put(run, store, A, {"n": 2}, base=version)
+    put(run, store, B, {"n": 3})
+    run(store.commit([], [entry("m2")]))
+    assert [found.data for found in run(still.read([A, B]))] == [{"n": 1}, None]
+    assert [found.data for found in run(still.list_documents("ponds", 9, None))] == [{"n": 1}]
+    assert [logged.delivery.message_id for logged in run(still.read_log(None, 9)).entries] == ["m1"]
+    run(still.close())
+    assert [found.data for found in run(store.read([A, B]))] == [{"n": 2}, {"n": 3}]
 
 
 def test_documents_are_listed_by_id_in_pages(run: Run, store: StoreWithCatalog) -> None:

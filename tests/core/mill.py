@@ -75,7 +75,7 @@ class Mill:
         return {found.ref: found.data for found in finished(self.store.read(refs))}
 
     def events_logged(self) -> list[LogEntry]:
-        return list(self.store._log.values())
+        return [entry for _, entry in self.store._log.values()]
 
     def is_tally(self, path: str) -> bool:
         return path.split("/", 1)[0] in self.tallies

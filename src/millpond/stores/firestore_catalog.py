@@ -15,7 +15,7 @@ from google.cloud.firestore_v1.types import (
 )
 
 from millpond import timestamps
-from millpond.model import Committed, Conflict, Delete, LogEntry, Outcome, Ref, Snapshot, Write
+from millpond.model import Committed, Conflict, Delete, LogEntry, LogPage, Outcome, Ref, Snapshot, Write
 from millpond.stores import firestore_log
 from millpond.stores.firestore_connection import Connection
 from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
@@ -31,6 +31,8 @@ _LOOKED_UNDER_IN_ALL = 200
 _QUERY = RunQueryRequest.pb()
 _COUNT = RunAggregationQueryRequest.pb()
 Filter = tuple[str, str, Any]
+# Where an ordered query goes on: at a value, or after the document with this id that has it.
+Cursor = tuple[Any, str | None]
 
 
 class FirestoreCatalog(ABC):
@@ -61,6 +63,9 @@ class FirestoreCatalog(ABC):
         counts = [await self._count(collection) for collection in found]
         return sorted((name, count) for name, count in zip(found, counts, strict=True) if count)
 
+    async def count_documents(self, collection: str) -> int:
+        return await self._count(collection)
+
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         return await self._query(collection, limit=limit, after=after)
 
@@ -82,6 +87,14 @@ class FirestoreCatalog(ABC):
             counts[topic] = {str(o): n for o, n in zip(Outcome, numbers, strict=True) if n}
             topic = await self._next_topic(topic)
         return counts
+
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        """By arrival. Its end is read again the next time: instances' clocks differ, and commits take a while."""
+        cursor = firestore_log.decode_position(after)
+        found = await self._query(LOG_COLLECTION, order_by="arrivedAt", limit=limit + 1, cursor=cursor)
+        page, more = found[:limit], len(found) > limit
+        position = firestore_log.encode_position(page[-1], exact=more) if page else after
+        return LogPage([firestore_log.decode_snapshot(snapshot) for snapshot in page], position, more)
 
     async def sweep(self, now: int, events_before: int | None) -> int:
         """Delete what has expired. For emulators: the service has TTL policies, and does it itself."""
@@ -170,6 +183,7 @@ class FirestoreCatalog(ABC):
         order_by: str | None = None,
         limit: int | None = None,
         after: str | None = None,
+        cursor: Cursor | None = None,
     ) -> list[Snapshot]:
         parent, query = self._structured(collection, filters)
         if order_by is not None or not filters:
@@ -178,6 +192,14 @@ class FirestoreCatalog(ABC):
             query.limit.value = limit
         if after is not None:
             query.start_at.values.add(reference_value=self.names.document(Ref(collection, after)))
+        if cursor is not None:
+            value, after_id = cursor
+            encode_value(query.start_at.values.add(), value)
+            if after_id is None:
+                query.start_at.before = True
+            else:
+                query.order_by.add(direction="ASCENDING").field.field_path = "__name__"
+                query.start_at.values.add(reference_value=self.names.document(Ref(collection, after_id)))
         request = _QUERY(parent=parent)
         request.structured_query.CopyFrom(query)
         found = []

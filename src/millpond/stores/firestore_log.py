@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from millpond.stores.log_body import decode_entry, encode_body
 # Beside the other fields of a document that may have 1 MiB.
 _BODY_BYTES_MAX = 900_000
 _EVENT_ID_CHARS_MAX = 300
+# An entry carries the time its message arrived, and is committed up to so much later.
+_READ_AGAIN_US = 60 * timestamps.SECOND_US
 _TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
 
 
@@ -65,6 +68,19 @@ def decode_snapshot(snapshot: Snapshot) -> LogEntry:
     arrived_at = timestamps.from_datetime(data["arrivedAt"])
     body = zlib.decompress(data["body"])
     return decode_entry(data["messageId"], data["topic"], data["eventId"], arrived_at, data["outcome"], body)
+
+
+def encode_position(last: Snapshot, *, exact: bool) -> str:
+    """Where to read on: right after this entry, or where it ends, a little before it."""
+    arrived_at = timestamps.from_datetime((last.data or {})["arrivedAt"])
+    return f"{arrived_at} {last.ref.id}" if exact else f"{arrived_at - _READ_AGAIN_US}"
+
+
+def decode_position(position: str | None) -> tuple[dt.datetime, str | None] | None:
+    if position is None:
+        return None
+    arrived_at, _, after_id = position.partition(" ")
+    return timestamps.to_datetime(int(arrived_at)), after_id or None
 
 
 def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
+from typing import Self
 
 from millpond import timestamps
-from millpond.model import Committed, Conflict, Document, LogEntry, Patch, Put, Ref, Snapshot, Write
+from millpond.model import Committed, Conflict, Document, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
 from millpond.shape import check_ref, decode_document, encode_document, patched
 
 
@@ -18,7 +20,10 @@ class MemoryStore:
     def __init__(self, *, keeps_log: bool = True) -> None:
         self.keeps_log = keeps_log
         self._documents: dict[Ref, tuple[int, bytes]] = {}
-        self._log: dict[tuple[str, str], LogEntry] = {}
+        # By message and topic, each with its number, which only grow.
+        self._log: dict[tuple[str, str], tuple[int, LogEntry]] = {}
+        self._numbers = count(1)
+        self._whole = True
         self._version = 0
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
@@ -45,27 +50,47 @@ class MemoryStore:
     async def collections(self) -> list[tuple[str, int]]:
         return sorted(Counter(ref.collection for ref in self._documents).items())
 
+    async def count_documents(self, collection: str) -> int:
+        return sum(ref.collection == collection for ref in self._documents)
+
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         refs = sorted(ref for ref in self._documents if ref.collection == collection and ref.id > (after or ""))
         return [self._snapshot(ref) for ref in refs[:limit]]
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
-        return [e for e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
+        return [e for _, e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}
-        for (topic, outcome), n in Counter((e.topic, str(e.result.outcome)) for e in self._log.values()).items():
+        for (topic, outcome), n in Counter((e.topic, str(e.result.outcome)) for _, e in self._log.values()).items():
             counts.setdefault(topic, {})[outcome] = n
         return counts
+
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        rest = [(n, entry) for n, entry in self._log.values() if n > int(after or 0)]
+        page = rest[:limit]
+        return LogPage([entry for _, entry in page], str(page[-1][0]) if page else after, len(rest) > limit)
+
+    async def log_is_whole(self) -> bool:
+        return self._whole
 
     async def sweep(self, now: int, events_before: int | None) -> int:
         dead = [ref for ref in self._documents if _expired(self._snapshot(ref).data, now)]
         for ref in dead:
             del self._documents[ref]
-        old = [key for key, e in self._log.items() if events_before is not None and e.arrived_at < events_before]
+        old = [
+            key for key, (_, e) in self._log.items() if events_before is not None and e.arrived_at < events_before
+        ]
         for key in old:
             del self._log[key]
+            self._whole = False
         return len(dead) + len(old)
+
+    async def still(self) -> Self:
+        copy = type(self)(keeps_log=self.keeps_log)
+        copy._documents, copy._log = dict(self._documents), dict(self._log)  # noqa: SLF001 - of our own kind
+        copy._whole = self._whole  # noqa: SLF001
+        return copy
 
     async def close(self) -> None:
         pass
@@ -84,9 +109,12 @@ class MemoryStore:
     def _append(self, entry: LogEntry) -> None:
         message_id = entry.delivery.message_id
         if entry.replay:
-            for key in [k for k, e in self._log.items() if k[0] == message_id and e.result.outcome == "poison"]:
+            for key in [
+                k for k, (_, e) in self._log.items() if k[0] == message_id and e.result.outcome == "poison"
+            ]:
                 del self._log[key]
-        self._log.setdefault((message_id, entry.topic), entry)
+        if (message_id, entry.topic) not in self._log:
+            self._log[message_id, entry.topic] = (next(self._numbers), entry)
 
 
 def _expired(document: Document | None, now: int) -> bool:

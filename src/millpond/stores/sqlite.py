@@ -12,7 +12,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import apsw
 
@@ -23,6 +23,7 @@ from millpond.model import (
     Conflict,
     Delete,
     LogEntry,
+    LogPage,
     Patch,
     Put,
     Ref,
@@ -42,17 +43,27 @@ class SqliteStore:
     commits_in_flight_max = 1
     expires_by_itself = False
 
-    def __init__(self, path: Path | str, *, keeps_log: bool = True, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path | str, *, keeps_log: bool = True, read_only: bool = False, still: bool = False
+    ) -> None:
+        """With `still` everything is read as it was at this moment; the file's log of writes grows meanwhile."""
         self.keeps_log = keeps_log
-        self._read_only = read_only
+        self._path = path
+        self._read_only = read_only or still
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="store-looker")
         try:
-            if not read_only:
+            if not self._read_only:
                 self._write_connection = sqlite_schema.open_writer(path)
-            self._read_connection = sqlite_schema.open_reader(path)
             self._look_connection = sqlite_schema.open_reader(path)
+            if still:
+                # A transaction sees one moment, and two connections would see two.
+                self._reader, self._read_connection = self._looker, self._look_connection
+                self._look_connection.execute("BEGIN")
+                sqlite_schema.last_version(self._look_connection)
+            else:
+                self._read_connection = sqlite_schema.open_reader(path)
         except apsw.Error as error:
             raise translate(error) from error
 
@@ -66,6 +77,10 @@ class SqliteStore:
 
     async def collections(self) -> list[tuple[str, int]]:
         return await self._on(self._looker, self._rows, rows.COLLECTIONS, ())
+
+    async def count_documents(self, collection: str) -> int:
+        ((n,),) = await self._on(self._looker, self._rows, *rows.count(collection))
+        return int(n)
 
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         sql, bindings = rows.page(collection, limit, after)
@@ -82,8 +97,21 @@ class SqliteStore:
             counts.setdefault(topic, {})[outcome] = n
         return counts
 
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        found = await self._on(self._looker, self._rows, sqlite_log.PAGE, (int(after or 0), limit + 1))
+        page = found[:limit]
+        position = str(page[-1][0]) if page else after
+        return LogPage([sqlite_log.decode_row(row[1:]) for row in page], position, len(found) > limit)
+
+    async def log_is_whole(self) -> bool:
+        ((whole,),) = await self._on(self._looker, self._rows, sqlite_log.IS_WHOLE, ())
+        return bool(whole)
+
     async def sweep(self, now: int, events_before: int | None) -> int:
         return await self._on(self._writer, self._sweep, now, events_before)
+
+    async def still(self) -> Self:
+        return await asyncio.to_thread(type(self), self._path, keeps_log=self.keeps_log, still=True)
 
     async def close(self) -> None:
         """Finish what is running, then fold the write-ahead log back into the file."""
@@ -106,6 +134,8 @@ class SqliteStore:
 
     def _read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         connection = self._read_connection
+        if connection.in_transaction:
+            return [_snapshot(connection, ref) for ref in refs]
         # One transaction, so that all of them are of one moment.
         connection.execute("BEGIN")
         try:

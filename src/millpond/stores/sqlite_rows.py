@@ -62,6 +62,12 @@ def page(collection: str, limit: int, after: str | None) -> tuple[str, tuple[Any
     return _PAGE, (collection, after or "", limit)
 
 
+def count(collection: str) -> tuple[str, tuple[Any, ...]]:
+    if collection == RECEIPT_COLLECTION:
+        return "SELECT count(*) FROM receipts", ()
+    return "SELECT count(*) FROM documents WHERE collection = ?", (collection,)
+
+
 def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -> int:
     """Create and replace, documents and receipts: each kind in as few statements as can be."""
     creates: list[tuple[Any, ...]] = []
