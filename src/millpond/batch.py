@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import SnapshotCache
@@ -70,6 +70,7 @@ class Batches:
                 await self._isolate(tickets, refusal, unsure)
                 return
             except _OutOfTime as error:
+                self._engine.metrics.store_errors[Unavailable.__name__] += not conflicts
                 self._forget(tickets)
                 reason = "contention" if conflicts else error.reason
                 self._expire(tickets, _CONTENTION if conflicts else error, reason, everyone=True)
@@ -167,6 +168,9 @@ class Batches:
         for write, version in zip(planned.writes, committed.versions, strict=False):
             if isinstance(write, Put):
                 put(Snapshot(write.ref, version, write.data), now, size)
+
+    def forget(self, refs: Iterable[Ref]) -> None:
+        self._cache.drop(refs)
 
     def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
         gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}

@@ -7,11 +7,12 @@ what is not durable: a delivery's future is resolved only after the commit that 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Protocol
 
@@ -129,6 +130,7 @@ class Engine:
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
         self._busy: set[Ref] = set()
+        self._reserved: frozenset[Ref] = frozenset()
         # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.
         self._running: dict[asyncio.Task[None], list[Ticket]] = {}
         self._in_flight_max = min(rules.batches_in_flight_max, store.commits_in_flight_max)
@@ -234,6 +236,22 @@ class Engine:
         )
         return item.unsettled(Outcome.POISON, fault.reason, fault) if native else None
 
+    def forget(self, refs: Iterable[Ref]) -> None:
+        """Somebody else has written these: what was remembered of them decides nothing more."""
+        self._batches.forget(refs)
+
+    @contextlib.asynccontextmanager
+    async def reserve(self, refs: Iterable[Ref]) -> AsyncIterator[None]:
+        """Keep the messages of some documents waiting, for as long as somebody else works on these."""
+        self._reserved = frozenset(refs)
+        try:
+            if self._running:
+                await asyncio.wait(list(self._running))
+            yield
+        finally:
+            self._reserved = frozenset()
+            self._pump()
+
     def report(self, bug: BaseException) -> None:
         """Something nobody foresaw: whoever runs the event loop is told."""
         self._find_loop().call_exception_handler({"message": "a batch failed unexpectedly", "exception": bug})
@@ -288,7 +306,8 @@ class Engine:
                 break
             self._room.popleft()
             busy = self._busy and not self._busy.isdisjoint(ticket.refs)
-            if busy or (lane is not None and ticket.lane != lane):
+            kept = self._reserved and not self._reserved.isdisjoint(ticket.refs)
+            if busy or kept or (lane is not None and ticket.lane != lane):
                 passed.append(ticket)
                 continue
             if by_lane and lane is None:

@@ -170,3 +170,55 @@ def test_a_subscription_that_cannot_be_reached(shell: Shell) -> None:
     ran = shell.run("dlq", "replay", "--subscription", "s", env={"PUBSUB_EMULATOR_HOST": "127.0.0.1:1"})
     assert ran.code == 3
     assert "projects/local/subscriptions/s" in ran.err
+
+
+def test_a_dry_run_shows_what_a_replay_would_change_and_writes_nothing(either_way: Shell) -> None:
+    """By the views of today: what would be applied, what would still fail, and each document before and after."""
+    before = either_way.ok("ls", "--json").json
+    ran = either_way.run("dlq", "replay", "--all", "--dry-run", "--json")
+    assert ran.code == 1, "one of them would still be poison"
+    told = ran.json
+    assert told["summary"] == {"applied": 2, "poison": 1}
+    assert [(change["doc"], change["before"], change["after"]["orderId"]) for change in told["changes"]] == [
+        ("orders/o1", None, "o1"),
+        ("orders/o2", None, "o2"),
+    ]
+    assert either_way.ok("ls", "--json").json == before
+    assert "replayOutcome" not in either_way.ok("dlq", "show", "-__m1", "--json").json
+    assert either_way.ok("dlq", "replay", "-__m1", "--json").json["summary"] == {"applied": 1}
+    again = either_way.ok("dlq", "replay", "-__m1", "--dry-run")
+    assert "duplicate" in again.out
+    assert "A replay would write 0 documents. Nothing was written." in again.err
+
+
+def test_a_dry_run_shows_fields_and_who_decides(buried: Shell) -> None:
+    """Against a document that is there: only what would change, and no change where newer state stands."""
+    newer = {**order(1), "messageId": "newer"}
+    newer["data"] = {**newer["data"], "quantity": 7, "at": "2026-01-08T12:00:00.5Z"}
+    buried.ok("ingest", buried.write("n.jsonl", newer))
+    shown = buried.ok("dlq", "replay", "-__m1", "--dry-run")
+    assert "quantity" in shown.out
+    assert "decided by" in shown.out
+    assert "newer" in shown.out
+    newest = {**newer, "messageId": "newest", "data": {**newer["data"], "at": "2026-01-08T12:00:09Z"}}
+    buried.ok("ingest", buried.write("n.jsonl", newest))
+    assert buried.ok("dlq", "replay", "-__m1", "--dry-run", "--json").json["changes"] == []
+
+
+def test_a_dry_run_of_several_letters_sees_what_those_before_would_do(buried: Shell) -> None:
+    """Two letters about one document: one change, from what is there now to what the newer of them says."""
+    shell = buried
+    both = [{**order(n), "messageId": f"b{n}", "data": {**order(n)["data"], "orderId": "both"}} for n in (3, 4)]
+    (shell.folder / "orders.py").write_text(ORDERS.replace("REQUIRED", "require"))
+    assert shell.run("ingest", shell.write("b.jsonl", *reversed(both))).code == 1
+    (shell.folder / "orders.py").write_text(ORDERS.replace("REQUIRED", "get"))
+    told = shell.ok("dlq", "replay", "-__b4", "-__b3", "--dry-run", "--json").json
+    assert [answer["outcome"] for answer in told["letters"]] == ["applied", "stale_ignored"]
+    (change,) = told["changes"]
+    assert (change["doc"], change["after"]["source"]["messageId"]) == ("orders/both", "b4")
+
+
+def test_a_dry_run_goes_with_letters_in_the_store_only(buried: Shell) -> None:
+    ran = buried.run("dlq", "replay", "--subscription", "x", "--dry-run")
+    assert ran.code == 2
+    assert "--dry-run" in ran.err

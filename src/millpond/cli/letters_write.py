@@ -15,6 +15,7 @@ import click
 
 from millpond.cli import exits
 from millpond.cli.hands import AT_ONCE, Answer, open_hands
+from millpond.cli.letters_preview import show_preview
 from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
@@ -25,20 +26,25 @@ from millpond.model import Delivery
 from millpond.settings import Settings
 
 _SHOWN_MAX = 20
-_FINE = frozenset({"applied", "duplicate", "stale_ignored", "too_old_ignored", "filtered"})
+FINE = frozenset({"applied", "duplicate", "stale_ignored", "too_old_ignored", "filtered"})
 _OUTCOMES = (Column("outcome"), Column("letters", right=True))
 _FAILED = (Column("id"), Column("outcome"), Column("reason"), Column("error", clip=True))
 
 
 @click.command(
     cls=LetterCommand,
-    epilog=example("millpond dlq replay --all --reason view_error", "millpond dlq replay cli__cli-1f0c"),
+    epilog=example(
+        "millpond dlq replay --all --reason view_error --dry-run",
+        "millpond dlq replay --all --reason view_error",
+        "millpond dlq replay cli__cli-1f0c",
+    ),
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every letter there is now.")
 @filter_options
 @click.option("--subscription", help="Instead: the messages of a dead-letter subscription, by its id or path.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many, with --subscription.")
+@click.option("--dry-run", is_flag=True, help="Show which documents would change, and write nothing.")
 @store_option
 @views_option
 @json_option
@@ -51,14 +57,23 @@ def replay(
     limit: int | None,
     *,
     everything: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Send letters' messages through the engine again, as they were.
 
     Letters stay until they are purged or expire. With --subscription, messages of a dead-letter subscription
     (DLQ_TOPIC's, or one Pub/Sub fills by a dead-letter policy) get their original subscription and publish time
-    back; those that succeed are acknowledged, the others stay. Exits with 1 where any of them failed again.
+    back; those that succeed are acknowledged, the others stay. Exits with 1 where any of them failed again, or
+    would fail.
     """
+    if dry_run:
+        if subscription is not None:
+            raise click.UsageError("--dry-run is about letters in the store, not about --subscription", ctx)
+        settings = _settings()
+        chosen = chosen_ids(settings, ids, wanted, everything=everything)
+        answers = show_preview(settings, chosen, as_json=as_json)
+        ctx.exit(exits.OK if {str(answer["outcome"]) for answer in answers} <= FINE else exits.NEGATIVE)
     if subscription is not None:
         if ids or everything or wanted != Filter():
             raise click.UsageError("--subscription goes with neither IDs nor --all and its filters", ctx)
@@ -75,13 +90,13 @@ def replay(
     elif not answers:
         print_note("There are no letters to replay.")
     else:
-        failed = [answer for answer in answers if answer["outcome"] not in _FINE]
+        failed = [answer for answer in answers if answer["outcome"] not in FINE]
         if failed:
             print_table(_FAILED, [_failure_row(answer) for answer in failed[:_SHOWN_MAX]])
             if len(failed) > _SHOWN_MAX:
                 print_line(f"… and {len(failed) - _SHOWN_MAX} more that failed")
         print_table(_OUTCOMES, counts.most_common())
-    ctx.exit(exits.OK if counts.keys() <= _FINE else exits.NEGATIVE)
+    ctx.exit(exits.OK if counts.keys() <= FINE else exits.NEGATIVE)
 
 
 @click.command(
@@ -164,7 +179,7 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
                 answer = await hands.replay_delivery(delivery)
                 answers.append(answer)
                 advance(1)
-                return answer["outcome"] in _FINE
+                return answer["outcome"] in FINE
 
             path = full_name("subscriptions", subscription, settings.gcp_project)
             try:

@@ -7,14 +7,13 @@ from typing import Any
 
 import click
 
-from millpond import timestamps
 from millpond.cli import exits
 from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_table, verdict
+from millpond.cli.stamps import taken_apart
 from millpond.model import Outcome, Ref
 from millpond.settings import Settings
-from millpond.stamp import decode_stamp
 from millpond.why import explain
 
 _STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "published", "message"))
@@ -83,20 +82,9 @@ def _tell(message: dict[str, Any], holdings: Holdings) -> None:
         print_line()
         print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}, {clean(view['doc'])}")
         winner = view["winner"]["stamp"]
-        rows = [("this message", *_taken_apart(view["stamp"])), ("document now", *_taken_apart(winner))]
+        rows = [("this message", *taken_apart(view["stamp"])), ("document now", *taken_apart(winner))]
         print_table(_STAMPS, rows)
         print_line(_who_won(view, message["messageId"], holdings.get(view["doc"])))
-
-
-def _taken_apart(stamp: str | None) -> tuple[str, str, str, str]:
-    if stamp is None:
-        return ("-", "-", "-", "-")
-    try:
-        parts = decode_stamp(stamp)
-    except ValueError:
-        return (stamp, "-", "-", "-")
-    sequence = "-" if parts.sequence is None else str(parts.sequence)
-    return timestamps.to_text(parts.event_time), sequence, timestamps.to_text(parts.publish_time), parts.message_id
 
 
 def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] | None) -> str:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from millpond.errors import SettingsError
 from millpond.modules import import_module
+from millpond.refold.scope import REBUILDS, SHADOW
 from millpond.settings import Settings
 from millpond.view import METHOD_OF_KIND, Latest, Merge, Tally, View
 from millpond.views import bars, ops, pipelines, signals, ticks
@@ -46,13 +47,15 @@ def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
 
 
 def _check(views: Sequence[View], settings: Settings) -> None:
-    taken = {"ops_dedupe", "dead_letters", "flow_runs", "millpond_event_log"}
+    taken = {"ops_dedupe", "dead_letters", "flow_runs", "millpond_event_log", REBUILDS}
     for view in views:
         root = view.collection.split("/", 1)[0]
         view.name = view.name or root
         if not isinstance(view.time, str):
             view.time = tuple(view.time)
         problem = _problem_of(view, root, settings)
+        if problem is None and root.startswith(SHADOW):
+            problem = f"writes to {root}: collections that begin with {SHADOW} are where views are rebuilt"
         if problem is None and root in taken:
             problem = f"writes to {root}, which is taken: one collection belongs to one view"
         if problem is not None:

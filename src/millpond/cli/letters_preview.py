@@ -1,0 +1,77 @@
+"""`millpond dlq replay --dry-run`: the document changes a replay would make, worked out beside the store.
+
+By the views of this command's settings, which may be newer than those of the server that runs: so a mended view can
+be tried on its letters before it is deployed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from millpond.cli.local import open_for_reading
+from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
+from millpond.letters.in_store import StoredLetters
+from millpond.refold.compare import differing_fields
+from millpond.refold.preview import Change, Preview, preview_letters
+from millpond.route import Router
+from millpond.settings import Settings
+from millpond.views import load_views
+
+_AT_ONCE = 100
+_ROWS_MAX = 200
+_CHANGES = (Column("document"), Column("field"), Column("now", clip=True), Column("then", clip=True))
+_OUTCOMES = (Column("outcome"), Column("reason"), Column("letters", right=True))
+
+
+def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool) -> list[dict[str, Any]]:
+    """Print what a replay of these letters would lead to; what would become of each."""
+    told, changes = asyncio.run(_preview(settings, letter_ids))
+    if as_json:
+        summary = dict(Counter(str(answer["outcome"]) for answer in told))
+        print_json({"letters": told, "changes": changes, "summary": summary})
+    elif not told:
+        print_note("There are no letters to replay.")
+    else:
+        rows = [row for change in changes for row in _rows(change)]
+        if rows:
+            print_table(_CHANGES, rows[:_ROWS_MAX])
+        if len(rows) > _ROWS_MAX:
+            print_line(f"… and {len(rows) - _ROWS_MAX} more (--json lists all of them)")
+        outcomes = Counter((str(answer["outcome"]), str(answer["reason"])) for answer in told)
+        print_table(_OUTCOMES, [(*what, n) for what, n in outcomes.most_common()])
+        documents = "1 document" if len(changes) == 1 else f"{len(changes)} documents"
+        print_note(f"A replay would write {documents}. Nothing was written.")
+    return told
+
+
+async def _preview(settings: Settings, letter_ids: Sequence[str]) -> tuple[list[dict[str, Any]], list[Change]]:
+    async with open_for_reading(settings) as store:
+        router = Router(load_views(settings), settings.route_rules())
+        preview = Preview(store, router, settings.engine_rules().receipts)
+        letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
+        told: list[dict[str, Any]] = []
+        with progress("Looking", len(letter_ids)) as advance:
+            for at in range(0, len(letter_ids), _AT_ONCE):
+                some = letter_ids[at : at + _AT_ONCE]
+                told += await preview_letters(preview, letters, some, time.time_ns() // 1_000)
+                advance(len(some))
+        return told, preview.changes()
+
+
+def _rows(change: Change) -> Iterator[tuple[Any, ...]]:
+    """One row for each field that would change; who decides the document then is the last of them."""
+    before = change.before or {}
+    for name in differing_fields(None, before, change.after):
+        if name == "source":
+            yield change.doc, "decided by", _message(before), _message(change.after)
+        else:
+            yield change.doc, name, before.get(name), change.after.get(name)
+
+
+def _message(document: dict[str, Any]) -> Any:
+    source = document.get("source")
+    return source.get("messageId") if isinstance(source, dict) else None

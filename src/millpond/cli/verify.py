@@ -1,0 +1,68 @@
+"""`millpond verify`: every document beside the fold of the event log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.local import open_for_reading
+from millpond.cli.options import example, json_option, load_settings, store_option, views_option
+from millpond.cli.output import print_json, progress
+from millpond.cli.reports import tell_report
+from millpond.refold.comparison import Report
+from millpond.refold.describe import report_json
+from millpond.refold.verify import Verifier, open_scratch
+from millpond.route import Router
+from millpond.settings import Settings
+from millpond.views import load_views
+
+_FIGURES = (
+    ("log entries read", "entries"),
+    ("documents", "documents"),
+    ("equal to the fold", "equal"),
+    ("different", "different"),
+    ("not checkable", "notCheckable"),
+)
+
+
+@click.command(epilog=example("millpond verify", "millpond verify --store sqlite:backup.db --json"))
+@store_option
+@views_option
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, *, as_json: bool) -> None:
+    """Fold the event log again and compare every document with it.
+
+    Reads beside a running server and changes nothing. Documents that were decided by events the log does not
+    hold are not checkable, and counted as such. Exits with 1 where a document differs, with 2 where there is no
+    event log.
+    """
+    settings = load_settings()
+    refuse_without_log(settings)
+    report = report_json(asyncio.run(_verify(settings)))
+    if as_json:
+        print_json(report)
+    else:
+        tell_report(report, _FIGURES)
+    ctx.exit(exits.NEGATIVE if report["different"] else exits.OK)
+
+
+def refuse_without_log(settings: Settings) -> None:
+    if not settings.event_log:
+        raise exits.WrongUsage(
+            "there is no event log to fold: EVENT_LOG is off; set EVENT_LOG=on, and what arrives from then on "
+            "can be checked"
+        )
+
+
+async def _verify(settings: Settings) -> Report:
+    async with open_for_reading(settings) as store, open_scratch() as scratch:
+        router = Router(load_views(settings), settings.route_rules())
+        receipts = settings.engine_rules().receipts
+        verifier = await Verifier.begin(store, router, receipts, scratch, lambda: time.time_ns() // 1_000)
+        total = sum(n for counts in (await store.count_events()).values() for n in counts.values())
+        with progress("Folding", total) as advance:
+            return await verifier.check(advance)

@@ -1,0 +1,93 @@
+"""Which views an entry of the event log is folded for, and where to. Pure.
+
+To verify, an event counts for the views that took it into account when it arrived: a view that was added later, or
+a limit of lateness that was changed, makes no stored document wrong. Where a view was rebuilt since, its rules of
+today held for everything until then. To rebuild, one view is folded, by its rules of today, beside its documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from millpond import timestamps
+from millpond.model import LogEntry, Outcome, Ref, Snapshot
+from millpond.route import Target
+
+# One document for each view that was rebuilt, with when that was.
+REBUILDS = "ops_rebuilds"
+# Before a collection's name: where its documents are folded to while a view is rebuilt. Reserved.
+SHADOW = "millpond_rebuild_"
+# What an event led to in a view that took it into account.
+_COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
+
+
+class Scope(Protocol):
+    # Whether an event that a view finds invalid today is none of the view's business, instead of a riddle.
+    may_reject: bool
+
+    def views(self, entry: LogEntry) -> frozenset[str]:
+        """The names of the views the entry is folded for."""
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:
+        """The target as it is to be folded; None where this view does not take the event into account."""
+
+
+class AsRecorded:
+    """Every view that took an event into account when it arrived, or was rebuilt since."""
+
+    may_reject = False
+
+    def __init__(self, rebuilt: Mapping[str, int]) -> None:
+        self._rebuilt = rebuilt
+
+    def views(self, entry: LogEntry) -> frozenset[str]:
+        rebuilt = [name for name, when in self._rebuilt.items() if when >= entry.arrived_at]
+        return frozenset(recorded_documents(entry)).union(rebuilt)
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:
+        if self._rebuilt.get(target.view.name, -1) >= entry.arrived_at:
+            return target if target.settled is None else None
+        if target.settled is Outcome.FILTERED:
+            return None
+        return msgspec.structs.replace(target, settled=None)
+
+
+class OneView:
+    """One view, into a shadow of its documents."""
+
+    may_reject = True
+
+    def __init__(self, name: str) -> None:
+        self._names = frozenset({name})
+
+    def views(self, entry: LogEntry) -> frozenset[str]:  # noqa: ARG002 - whatever was recorded
+        return self._names
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:  # noqa: ARG002
+        if target.settled is not None:
+            return None
+        receipt = target.receipt
+        return msgspec.structs.replace(
+            target, ref=shadow_of(target.ref), receipt=None if receipt is None else shadow_of(receipt)
+        )
+
+
+def shadow_of(ref: Ref) -> Ref:
+    return Ref(SHADOW + ref.collection, ref.id)
+
+
+def recorded_documents(entry: LogEntry) -> dict[str, str]:
+    """View → document, for the views that took the event into account."""
+    return {result.view: result.doc for result in entry.result.views if result.outcome in _COUNTED}
+
+
+def rebuilt_views(marks: Iterable[Snapshot]) -> dict[str, int]:
+    """View → until when its rules of today held for everything that arrived, from the documents of `REBUILDS`."""
+    return {
+        mark.data["view"]: timestamps.from_datetime(mark.data["rebuiltAt"])
+        for mark in marks
+        if mark.data is not None
+    }
