@@ -236,3 +236,12 @@ variable "operators" {
   type        = set(string)
   default     = []
 }
+
+variable "alert_channels" {
+  description = "Notification channels, projects/…/notificationChannels/…, that are told of warnings, and of what is critical."
+  type = object({
+    warning  = optional(list(string), [])
+    critical = optional(list(string), [])
+  })
+  default = {}
+}

@@ -31,6 +31,8 @@ resource "google_project_service" "required" {
     [
       "firestore.googleapis.com",
       "iam.googleapis.com",
+      "logging.googleapis.com",
+      "monitoring.googleapis.com",
       "pubsub.googleapis.com",
       "run.googleapis.com",
       "secretmanager.googleapis.com",

@@ -42,7 +42,8 @@ class Metrics:
         # (topic, outcome, reason) of every message answered.
         self.messages: Counter[tuple[str, str, str]] = Counter()
         self.push_responses: Counter[int] = Counter()
-        self.store_errors: Counter[str] = Counter()
+        # There from the start, so that whoever looks for an increase sees the first one.
+        self.store_errors: Counter[str] = Counter({"AccessDenied": 0, "Unavailable": 0})
         # (outcome, reason) of every event about a flow run.
         self.flow_events: Counter[tuple[str, str]] = Counter()
         self.flow_event_seconds = Distribution(_STEP_SECONDS)
@@ -56,7 +57,7 @@ class Metrics:
         self.documents_written = 0
         self.letters_buried = 0
         self.log_lines_dropped = 0
-        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self._gauges: list[tuple[str, str, Callable[[], float | None]]] = []
         self._registry = CollectorRegistry()
         self._registry.register(_Renderer(self))
 
@@ -70,8 +71,8 @@ class Metrics:
         self.flow_events[outcome, reason] += 1
         self.flow_event_seconds.observe(latency_s)
 
-    def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
-        """A gauge that is asked when somebody looks."""
+    def watch(self, name: str, text: str, value: Callable[[], float | None]) -> None:
+        """A gauge that is asked when somebody looks; left out while nobody knows its value."""
         self._gauges.append((name, text, value))
 
     def render(self) -> bytes:
@@ -113,7 +114,9 @@ class Metrics:
         ):
             yield CounterMetricFamily(name, text, value=value)
         for name, text, ask in self._gauges:
-            yield GaugeMetricFamily(name, text, value=ask())
+            known = ask()
+            if known is not None:
+                yield GaugeMetricFamily(name, text, value=known)
 
 
 class _Renderer(Collector):

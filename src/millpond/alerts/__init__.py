@@ -1,0 +1,151 @@
+"""What is alerted on: `alerts.json`, decoded and checked. The only place that holds thresholds.
+
+Prometheus' rules (`prometheus.py`), the states a running process shows (`evaluate.py`), the table of the runbook
+(`table.py`) and Cloud Monitoring's policies (`infra/terraform/monitoring.tf`, which reads the same file) all come
+from it. It is JSON because Terraform reads that too. Nothing here measures anything.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Annotated, Literal
+
+import msgspec
+
+Measure = Literal["level", "growth", "count", "rate", "share"]
+Severity = Literal["warning", "critical"]
+Place = Literal["process", "prometheus", "cloud"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning")  # the graver first
+FILE = "alerts.json"
+
+_Word = Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
+_Seconds = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mistyped name is refused, never ignored."""
+
+
+class Level(Strict, frozen=True):
+    """When a case is this grave: its value is over `above`, or no less than `at_least`, all through `for_s`."""
+
+    above: float | None = None
+    at_least: float | None = None
+    for_s: _Seconds = 0
+
+    @property
+    def bound(self) -> float:
+        bound = self.above if self.at_least is None else self.at_least
+        assert bound is not None  # noqa: S101 - `_check` lets no level pass without one
+        return bound
+
+    @property
+    def comparison(self) -> str:
+        return ">" if self.at_least is None else ">="
+
+    def reached_by(self, value: float) -> bool:
+        return value > self.bound if self.at_least is None else value >= self.bound
+
+
+class Case(Strict, frozen=True):
+    """One thing that is measured, and from where on it warns or is critical.
+
+    `level` is a gauge as it is; `growth` how much more it is than `window_s` ago; `count` what was counted within
+    `window_s`; `rate` the same per minute; `share` the count divided by that of `of`. `least` is how much there
+    must be at all, whatever the value: of the gauge for `growth`, of the count for `share`.
+    """
+
+    name: _Word
+    says: str
+    unit: str
+    measure: Measure
+    signal: str
+    of: str | None = None
+    window_s: _Seconds = 0
+    least: _Seconds = 0
+    warning: Level | None = None
+    critical: Level | None = None
+
+    def level(self, severity: Severity) -> Level | None:
+        return self.critical if severity == "critical" else self.warning
+
+    def needed_s(self) -> int:
+        """How far back one must see to judge."""
+        return self.window_s + max(level.for_s for level in (self.warning, self.critical) if level is not None)
+
+
+class Alert(Strict, frozen=True):
+    id: _Word
+    title: str
+    means: str
+    cases: Annotated[tuple[Case, ...], msgspec.Meta(min_length=1)]
+
+    @property
+    def runbook(self) -> str:
+        return f"docs/runbook.md#{self.id}"
+
+
+class Signal(Strict, frozen=True):
+    """Something that is counted or gauged, and where that can be seen."""
+
+    names: str
+    seen_by: Annotated[tuple[Place, ...], msgspec.Meta(min_length=1)]
+
+
+class Alerts(Strict, frozen=True):
+    signals: dict[str, Signal]
+    alerts: tuple[Alert, ...]
+
+    def seen(self, case: Case, place: Place) -> bool:
+        return place in self.signals[case.signal].seen_by
+
+    def needed_s(self) -> int:
+        """How many seconds of history a process must keep for every alert that it sees."""
+        cases = [case for alert in self.alerts for case in alert.cases if self.seen(case, "process")]
+        return max((case.needed_s() for case in cases), default=0)
+
+
+def load() -> Alerts:
+    """The alerts that came with this version."""
+    return parse((resources.files(__name__) / FILE).read_bytes())
+
+
+def parse(data: bytes) -> Alerts:
+    """The alerts of a file's content; ValueError says where it is wrong and what is allowed."""
+    try:
+        alerts = msgspec.json.decode(data, type=Alerts)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"{FILE}: {error}") from None
+    ids = [alert.id for alert in alerts.alerts]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"{FILE}: two alerts have one id; each heading of the runbook is of one: {sorted(ids)}")
+    for alert in alerts.alerts:
+        names = [case.name for case in alert.cases]
+        if len(set(names)) < len(names):
+            raise ValueError(f"{FILE}: {alert.id}: two cases have one name: {names}")
+        for case in alert.cases:
+            fault = _fault(case, alerts.signals)
+            if fault is not None:
+                raise ValueError(f"{FILE}: {alert.id}, case {case.name}: {fault}")
+    return alerts
+
+
+def _fault(case: Case, signals: dict[str, Signal]) -> str | None:
+    levels = [level for level in (case.warning, case.critical) if level is not None]
+    if not levels:
+        return "needs warning, critical or both"
+    if any((level.above is None) == (level.at_least is None) for level in levels):
+        return "a level needs either above or at_least"
+    if unknown := {case.signal, case.of} - {None, *signals}:
+        return f"no such signal: {', '.join(sorted(map(str, unknown)))}"
+    if (case.of is not None) != (case.measure == "share"):
+        return "`of` belongs to the measure share, and to no other"
+    if (case.window_s > 0) != (case.measure != "level"):
+        return "every measure but level needs window_s, over 0; level has none"
+    if case.least and case.measure not in {"share", "growth"}:
+        return "`least` belongs to the measures share and growth"
+    try:
+        case.says.format(value=0, window="")
+    except (KeyError, IndexError, ValueError):
+        return "`says` may hold {value} and {window}, and no other braces"
+    return None

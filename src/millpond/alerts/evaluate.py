@@ -1,0 +1,170 @@
+"""The state of each alert, from what one process counted in its last half hour. Pure: no clock, no I/O.
+
+A process sees itself only: other instances have states of their own, and what only Pub/Sub knows is `unseen` here.
+
+What is measured ends with the newest step. `for_s` is counted back from there, step by step, for as long as the
+level was reached without a break. A process that has just begun has counted nothing before that: a rate is divided
+by its whole window, never by the little of it that has passed; a share means something only when `least` of it were
+counted; a gauge has grown only since it was first read. So nothing fires on a handful of requests, and everything
+that lasts fires after its window and its `for_s` at the latest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level
+from millpond.alerts.words import amount, span
+
+State = Literal["ok", "warning", "critical", "unseen"]
+_RANKS: tuple[State, ...] = (*SEVERITIES, "ok", "unseen")
+
+
+class Series(NamedTuple):
+    """Steps of a process' history, oldest first; every column as long as `at`.
+
+    `at` is when each step ended, in epoch seconds. `columns` has, under a signal's name, how many were counted
+    within each step, or for a gauge what it read; None where nobody had read it yet.
+    """
+
+    at: Sequence[float]
+    columns: Mapping[str, Sequence[float | None]]
+
+
+class AlertState(msgspec.Struct, frozen=True):
+    """As a page shows it. `value` is in `unit`, null where nothing is measured; `since` when it began to fire."""
+
+    id: str
+    title: str
+    state: State
+    value: float | None
+    unit: str
+    text: str
+    since: dt.datetime | None
+    runbook: str
+
+
+class _Finding(NamedTuple):
+    """What one case amounts to. `pending`: its level is reached, but not yet for long enough."""
+
+    case: Case
+    state: State
+    text: str
+    value: float | None = None
+    since: float | None = None
+    pending: bool = False
+
+
+def evaluate(alerts: Alerts, series: Series, before: Sequence[AlertState] = ()) -> list[AlertState]:
+    """The state of every alert. `before` is the last answer: a state that has not changed keeps its `since`.
+
+    Without it, what has lasted longer than the series would seem to begin anew with every step.
+    """
+    known = {state.id: state for state in before}
+    return [_evaluate(alerts, alert, series, known.get(alert.id)) for alert in alerts.alerts]
+
+
+def _evaluate(alerts: Alerts, alert: Alert, series: Series, before: AlertState | None) -> AlertState:
+    findings = [_find(alerts, case, series) for case in alert.cases]
+    # The gravest, then one that is about to be, then the first.
+    told = min(findings, key=lambda finding: (_RANKS.index(finding.state), not finding.pending))
+    since = None if told.since is None else dt.datetime.fromtimestamp(told.since, dt.UTC)
+    if before is not None and before.state == told.state:
+        since = before.since
+    value = told.value
+    if value is not None:
+        value = round(value * 100 if told.case.measure == "share" else value, 4)
+    return AlertState(alert.id, alert.title, told.state, value, told.case.unit, told.text, since, alert.runbook)
+
+
+def _find(alerts: Alerts, case: Case, series: Series) -> _Finding:
+    if not alerts.seen(case, "process"):
+        text = f"This process cannot see {alerts.signals[case.signal].names}; Cloud Monitoring does."
+        return _Finding(case, "unseen", text)
+    ruler, newest = _Ruler(case, series), len(series.at) - 1
+    value = ruler.value(newest)
+    if value is None and case.of is not None and series.at:
+        return _Finding(case, "ok", f"No {alerts.signals[case.of].names} in the last {span(case.window_s)}.")
+    if value is None:
+        return _Finding(case, "unseen", f"Not known yet: {alerts.signals[case.signal].names}.")
+    said = case.says.format(value=amount(case, value), window=span(case.window_s))
+    found = _Finding(case, "ok", f"{said}.", value)
+    for severity in SEVERITIES:
+        level = case.level(severity)
+        began = None if level is None else ruler.reached_since(level)
+        if level is None or began is None:
+            continue
+        held_s = series.at[-1] - began
+        if held_s >= level.for_s:
+            return _Finding(case, severity, f"{said}.", value, began + level.for_s)
+        # The levels are tried from the graver one, so what stays is what comes first.
+        text = f"{said}, for {span(held_s)}; {severity} after {span(level.for_s)}."
+        found = _Finding(case, "ok", text, value, pending=True)
+    if not found.pending and ruler.too_few(newest) and value > 0:
+        return found._replace(text=f"{said}; fewer than {case.least} in number, too few to judge.")
+    return found
+
+
+class _Ruler:
+    """Measures one case at any step of a series."""
+
+    def __init__(self, case: Case, series: Series) -> None:
+        self._case = case
+        self._at = series.at
+        self._column = series.columns[case.signal]
+        self._sums = _sums(self._column)
+        self._whole = _sums(series.columns[case.of]) if case.of is not None else self._sums
+
+    def value(self, step: int) -> float | None:
+        """The case's value as of the end of a step; None where there is nothing to measure."""
+        case = self._case
+        if step < 0:
+            return None
+        if case.measure == "level":
+            return self._column[step]
+        if case.measure == "growth":
+            now, then = self._column[step], self._column[max(0, self._start(step) - 1)]
+            return None if now is None else now - (now if then is None else then)
+        count = self._counted(self._sums, step)
+        if case.measure == "count":
+            return count
+        if case.measure == "rate":
+            return count * 60 / case.window_s
+        whole = self._counted(self._whole, step)
+        return count / whole if whole else None
+
+    def too_few(self, step: int) -> bool:
+        """Whether there is less than `least`, whatever the value."""
+        if not self._case.least:
+            return False
+        if self._case.measure == "growth":
+            return (self._column[step] or 0) < self._case.least
+        return self._counted(self._sums, step) < self._case.least
+
+    def reached_since(self, level: Level) -> float | None:
+        """Since when, without a break until now, the level has been reached; None where it is not."""
+        began = None
+        for step in reversed(range(len(self._at))):
+            value = self.value(step)
+            if value is None or not level.reached_by(value) or self.too_few(step):
+                break
+            began = self._at[step]
+        return began
+
+    def _start(self, step: int) -> int:
+        """The first step of the window that ends with this one."""
+        return bisect_right(self._at, self._at[step] - self._case.window_s)
+
+    def _counted(self, sums: Sequence[float], step: int) -> float:
+        return sums[step + 1] - sums[self._start(step)]
+
+
+def _sums(column: Sequence[float | None]) -> list[float]:
+    """`sums[n]` is the sum of the first n."""
+    return list(accumulate((value or 0 for value in column), initial=0))

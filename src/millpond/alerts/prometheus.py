@@ -1,0 +1,88 @@
+"""Prometheus' alerting rules, made from the alerts: `infra/prometheus/millpond.rules.yml`. Pure.
+
+One rule for each case and severity that Prometheus can see. The text is YAML whose strings are written as JSON's,
+which YAML takes as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level, Severity
+from millpond.alerts.signals import COUNTERS, GAUGES
+from millpond.alerts.words import duration, span
+
+_HEAD = """\
+# Made from src/millpond/alerts/alerts.json. Do not edit it; run
+# .venv/bin/python -m millpond.alerts prometheus > infra/prometheus/millpond.rules.yml
+# What to do when one fires: docs/runbook.md.
+groups:
+  - name: millpond
+    rules:
+"""
+
+
+def render(alerts: Alerts) -> str:
+    """The rule file."""
+    return _HEAD + "".join(
+        _rule(alert, case, severity, level) for alert, case, severity, level in rules(alerts, "prometheus")
+    )
+
+
+def rules(alerts: Alerts, place: str) -> Iterator[tuple[Alert, Case, Severity, Level]]:
+    """Everything that can fire, as far as that place sees it."""
+    for alert in alerts.alerts:
+        for case in alert.cases:
+            for severity in reversed(SEVERITIES):
+                level = case.level(severity)
+                if level is not None and place in alerts.signals[case.signal].seen_by:
+                    yield alert, case, severity, level
+
+
+def alert_name(alert: Alert) -> str:
+    """`push-5xx` → `MillpondPush5xx`."""
+    return "Millpond" + "".join(word.capitalize() for word in alert.id.split("-"))
+
+
+def expression(case: Case, level: Level) -> str:
+    """When the rule fires, in PromQL."""
+    window = duration(case.window_s)
+    compared = f"{level.comparison} {level.bound:g}"
+    if case.measure in {"level", "growth"}:
+        gauge = GAUGES[case.signal]
+        if case.measure == "level":
+            return f"max({gauge}) {compared}"
+        guard = f"\nand max({gauge}) >= {case.least}" if case.least else ""
+        return f"max({gauge}) - max({gauge} offset {window}) {compared}{guard}"
+    counter = COUNTERS[case.signal]
+    # Whole things were counted; increase() adds its guess at what lies between the window's edges and its samples.
+    count = f"floor(sum(increase({counter}[{window}])))"
+    if case.measure == "count":
+        return f"{count} {compared}"
+    rate = f"sum(rate({counter}[{window}]))"
+    if case.measure == "rate":
+        return f"{rate} * 60 {compared}"
+    whole = f"sum(rate({COUNTERS[case.of or '']}[{window}]))"
+    guard = f"\nand {count} >= {case.least}" if case.least else ""
+    return f"{rate}\n/ {whole} {compared}{guard}"
+
+
+def _rule(alert: Alert, case: Case, severity: Severity, level: Level) -> str:
+    said = case.says.format(value=_VALUES.get(case.measure, "{{ $value | humanize }}"), window=span(case.window_s))
+    expr = "".join(f"          {line}\n" for line in expression(case, level).splitlines())
+    return (
+        f"      - alert: {alert_name(alert)}\n"
+        f"        expr: |-\n{expr}"
+        f"        for: {duration(level.for_s)}\n"
+        f"        labels:\n"
+        f"          severity: {severity}\n"
+        f"          case: {case.name}\n"
+        f"        annotations:\n"
+        f"          summary: {json.dumps(alert.title)}\n"
+        f"          description: {json.dumps(f'{said}. {alert.means}')}\n"
+        f"          runbook: {json.dumps(alert.runbook)}\n"
+    )
+
+
+_VALUES = {"share": "{{ $value | humanizePercentage }}"}

@@ -1,0 +1,44 @@
+"""Where each signal of `alerts.json` is found: in the counters of this process, and in what Prometheus has of them.
+
+They stand side by side so that they cannot come to mean different things. Cloud Monitoring's are in
+`infra/terraform/monitoring.tf`. Nothing here keeps a state.
+"""
+
+from __future__ import annotations
+
+from millpond.errors import AccessDenied, Unavailable
+from millpond.metrics import Metrics
+from millpond.model import Outcome
+
+# A full waiting room is how Millpond slows its broker down, and says nothing about what was sent: such an answer is
+# a request, but not one of the 4xx that tell of a producer's fault.
+_BACKPRESSURE = 429
+
+# What Prometheus counts, each over all instances.
+COUNTERS = {
+    "letters_buried": "millpond_letters_buried_total",
+    "push_requests": "millpond_push_responses_total",
+    "push_4xx": f'millpond_push_responses_total{{status=~"4..",status!="{_BACKPRESSURE}"}}',
+    "push_5xx": 'millpond_push_responses_total{status=~"5.."}',
+    "transient_errors": f'millpond_store_errors_total{{kind="{Unavailable.__name__}"}}',
+    "denied_errors": f'millpond_store_errors_total{{kind="{AccessDenied.__name__}"}}',
+    "messages": "millpond_messages_total",
+    "stale": f'millpond_messages_total{{outcome="{Outcome.STALE.value}"}}',
+}
+# What it gauges. Every instance looks at the same store.
+GAUGES = {"letters": "millpond_letters"}
+
+
+def totals(metrics: Metrics) -> dict[str, int]:
+    """What this process has counted since it began, for each of `COUNTERS`."""
+    answers, errors = metrics.push_responses, metrics.store_errors
+    return {
+        "letters_buried": metrics.letters_buried,
+        "push_requests": answers.total(),
+        "push_4xx": sum(n for status, n in answers.items() if status // 100 == 4 and status != _BACKPRESSURE),
+        "push_5xx": sum(n for status, n in answers.items() if status // 100 == 5),
+        "transient_errors": errors[Unavailable.__name__],
+        "denied_errors": errors[AccessDenied.__name__],
+        "messages": metrics.messages.total(),
+        "stale": sum(n for (_, outcome, _), n in metrics.messages.items() if outcome == Outcome.STALE),
+    }

@@ -1,0 +1,77 @@
+"""A signal is the same thing to the process and to Prometheus, and all of its places know it."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from millpond.alerts import load
+from millpond.alerts.signals import COUNTERS, GAUGES, totals
+from millpond.metrics import Metrics
+from millpond.model import Outcome
+
+ALERTS = load()
+
+
+def busy() -> Metrics:
+    """Every status, kind and outcome, each a different number of times, so that no two sums agree by chance."""
+    metrics = Metrics()
+    for n, status in enumerate((200, 400, 401, 404, 408, 413, 429, 500, 503)):
+        metrics.push_responses[status] = 2**n
+    for n, kind in enumerate(("Unavailable", "AccessDenied", "WriteRefused")):
+        metrics.store_errors[kind] = 3**n
+    for n, outcome in enumerate(Outcome):
+        metrics.messages["ticks", outcome, "reason"] = 5**n
+        metrics.messages["", outcome, "reason"] = 7**n
+    metrics.letters_buried = 11
+    return metrics
+
+
+def selected(selector: str, metrics: Metrics) -> float:
+    """What Prometheus would add up: a name, and labels that equal, differ or match."""
+    name, _, labels = selector.rstrip("}").partition("{")
+    wanted = re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', labels)
+    families = text_string_to_metric_families(metrics.render().decode())
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    return sum(
+        sample.value
+        for sample in samples
+        if all(_fits(sample.labels[label], how, text) for label, how, text in wanted)
+    )
+
+
+def _fits(value: str, how: str, text: str) -> bool:
+    if how == "=~":
+        return re.fullmatch(text, value) is not None
+    return (value == text) == (how == "=")
+
+
+def test_a_process_counts_what_prometheus_counts() -> None:
+    """Each signal, from one set of counters, by both ways."""
+    metrics = busy()
+    assert totals(metrics) == {name: selected(selector, metrics) for name, selector in COUNTERS.items()}
+    assert len(set(totals(metrics).values())) == len(COUNTERS)
+
+
+def test_what_each_signal_counts() -> None:
+    """429 is a request, and no 4xx; a refused write is neither transient nor denied."""
+    counted = totals(busy())
+    assert counted["push_requests"] == 511
+    assert counted["push_4xx"] == 2 + 4 + 8 + 16 + 32
+    assert counted["push_5xx"] == 128 + 256
+    assert (counted["transient_errors"], counted["denied_errors"]) == (1, 3)
+
+
+def test_a_fresh_process_has_counted_nothing() -> None:
+    """And is asked without leaving a trace."""
+    metrics = Metrics()
+    before = metrics.render()
+    assert set(totals(metrics).values()) == {0}
+    assert metrics.render() == before
+
+
+def test_who_sees_a_signal_has_it() -> None:
+    """The data says process and Prometheus of exactly those that are found there."""
+    for place in ("process", "prometheus"):
+        assert {name for name, signal in ALERTS.signals.items() if place in signal.seen_by} == {*COUNTERS, *GAUGES}
