@@ -15,6 +15,7 @@ import os
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgspec
@@ -32,6 +33,9 @@ ERROR_CHARS_MAX = 500
 # Of texts that come with a message and have no bound of their own.
 TEXT_CHARS_MAX = 300
 STACK_CHARS_MAX = 4_000
+
+# Told of every message after its line: the delivery, the result, the latency in seconds, and the time.
+Onlooker = Callable[[Delivery | None, Result, float, int], None]
 
 
 class MessageLine(msgspec.Struct):
@@ -74,6 +78,7 @@ class Log:
         self._env = env
         self._sha = os.environ.get("GIT_SHA") or os.environ.get("K_REVISION")
         self._metrics = metrics
+        self.onlookers: tuple[Onlooker, ...] = ()
         self._lines: list[bytes] = []
         self._bytes = 0
         self._encode = msgspec.json.Encoder().encode
@@ -123,6 +128,11 @@ class Log:
             line.error_code = error.code if isinstance(error, StoreError) else None
             line.error = f"{error}"[:ERROR_CHARS_MAX]
         self._add(line)
+        for look in self.onlookers:
+            try:
+                look(delivery, result, latency_s, now)
+            except Exception as bug:  # noqa: BLE001 - whoever looks on must not get in the way
+                self.unexpected(bug)
 
     def note(self, severity: str, message: str, **fields: Any) -> None:
         """A line about the service itself."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
 
 from millpond import timestamps
 from millpond.engine import Engine, Undertaker
@@ -19,12 +19,16 @@ from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Ref, Result
 from millpond.ports import StoreWithCatalog
+from millpond.refold.jobs import Rebuilds
+from millpond.refold.preview import Preview, preview_letters
+from millpond.refold.rebuild import Rebuild
 from millpond.route import Router
 from millpond.settings import FIRESTORE, Settings
 from millpond.settle import settle_replay
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
 from millpond.views import load_views
+from millpond.watch.watch import Watch
 
 SWEEP_EVERY_S = 60.0
 _PROBE = Ref("ops_services", "probe")
@@ -96,6 +100,7 @@ class Service:
             metrics=self.metrics,
             wall_clock=wall_clock,
         )
+        self.rebuilds = Rebuilds(self.rebuild, self.log)
         self.flow = Flow(settings, store, self.log, self.metrics, wall_clock)
         self.metrics.watch(
             "millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running
@@ -103,6 +108,18 @@ class Service:
         self.metrics.watch(
             "millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting
         )
+        self.watch = Watch(metrics=self.metrics, store=store, log=self.log, waiting=lambda: self.engine.waiting)
+
+    def rebuild(self, view_name: str) -> Rebuild | None:
+        """The rebuild of a view, to be begun; None where no such view is loaded."""
+        view = next((view for view in self.views if view.name == view_name), None)
+        return None if view is None else Rebuild(self.engine, self.store, view)
+
+    async def preview_replay(self, letter_ids: Sequence[str]) -> dict[str, Any]:
+        """What replaying these letters, in this order, would lead to. Nothing is written."""
+        preview = Preview(self.store, self.engine.router, self.engine.rules.receipts)
+        told = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
+        return {"letters": told, "changes": preview.changes()}
 
     async def replay_letter(self, letter_id: str) -> Result | None:
         """Send a letter's message through the engine again, as it was; None where there is no such letter."""
@@ -149,10 +166,12 @@ class Service:
 
     async def drain(self) -> None:
         """Take nothing more, and finish what was accepted, or give it back."""
+        await self.rebuilds.stop()
         await asyncio.gather(self.engine.drain(), self.flow.drain())
 
     async def close(self) -> None:
         await self.drain()
+        await self.watch.close()
         await self.flow.close()
         await self._undertaker.close()
         await self.store.close()

@@ -8,6 +8,7 @@ from millpond import timestamps
 from millpond.letters import in_store
 from millpond.model import LogEntry, Ref
 from millpond.ports import StoreWithCatalog
+from millpond.stamp import decode_stamp
 
 
 async def explain(store: StoreWithCatalog, any_id: str) -> dict[str, Any] | None:
@@ -32,7 +33,12 @@ async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> dict[str
                 "outcome": view.outcome,
                 "reason": view.reason,
                 "stamp": view.stamp,
-                "winner": {"stamp": source.get("stamp"), "messageId": source.get("messageId")},
+                "order": _order(view.stamp),
+                "winner": {
+                    "stamp": source.get("stamp"),
+                    "messageId": source.get("messageId"),
+                    "order": _order(source.get("stamp")),
+                },
                 "won": view.stamp is not None and view.stamp == source.get("stamp"),
             }
         )
@@ -48,6 +54,20 @@ async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> dict[str
         "views": views,
         "letter": in_store.letter_ref(delivery).id if result.outcome == "poison" else None,
     }
+
+
+def _order(stamp: Any) -> dict[str, Any] | None:
+    """A stamp's parts, for people; None where there is none, or a document holds something else in its place."""
+    try:
+        parts = decode_stamp(stamp)
+        return {
+            "eventTime": timestamps.to_text(parts.event_time),
+            "sequence": parts.sequence,
+            "publishTime": timestamps.to_text(parts.publish_time),
+            "messageId": parts.message_id,
+        }
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def _ref(path: str) -> Ref:

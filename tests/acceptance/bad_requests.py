@@ -371,7 +371,6 @@ UNKNOWN = [
         ("POST", "/PUBSUB/PUSH"),
         ("GET", "/health/"),
         ("GET", "/healthy"),
-        ("GET", "/api"),
         ("GET", "/api/"),
         ("GET", "/api/nothing"),
         ("GET", "/api/docs"),

@@ -1,4 +1,4 @@
-"""The read API, letters, health and metrics: what people and dashboards look at, and the two things they may do."""
+"""The read API, single letters, health and metrics: what people look at, and the two things they may do."""
 
 from __future__ import annotations
 
@@ -142,18 +142,21 @@ def test_receipts_and_letters_can_be_listed_too(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/health", "/metrics", "/api/stats", "/api/docs/ops_services", "/api/letters"]
+    "path",
+    ["/", "/api", "/health", "/metrics", "/api/stats", "/api/docs/ops_services", "/api/letters", "/api/live"],
 )
 def test_head_is_get_without_a_body(server: Server, path: str) -> None:
     """HEAD is answered wherever GET is, with the same status and type."""
-    got, head = server.http.get(path), server.http.head(path)
+    with server.http.stream("GET", path) as got:
+        head = server.http.head(path)
     assert (head.status_code, head.headers["content-type"]) == (got.status_code, got.headers["content-type"])
     assert head.content == b""
 
 
-def test_the_root_lists_what_there_is(server: Server) -> None:
-    """A newcomer who opens the URL finds the endpoints."""
-    text = server.http.get("/").text
+def test_the_api_lists_what_there_is(server: Server) -> None:
+    """A newcomer finds the endpoints, and is told where by every path that is not there."""
+    assert "GET /api lists what there is" in server.get("/nowhere").json["error"]
+    text = server.http.get("/api").text
     for path in ("/pubsub/push", "/health", "/metrics", "/api/docs/", "/api/why/", "/api/stats", "/api/letters"):
         assert path in text
 
@@ -175,7 +178,9 @@ def test_why(server: Server) -> None:
     assert set(views) == {"market_ticks_latest", "market_ticks"}
     latest = views["market_ticks_latest"]
     assert (latest["doc"], latest["outcome"], latest["won"]) == ("market_ticks_latest/WHY", "applied", True)
-    assert latest["winner"] == {"stamp": latest["stamp"], "messageId": "why-2"}
+    order = {"eventTime": T1, "sequence": None, "publishTime": T1, "messageId": "why-2"}
+    assert latest["winner"] == {"stamp": latest["stamp"], "messageId": "why-2", "order": order}
+    assert latest["order"] == order
 
     by_event = server.get("/api/why/" + quote("event/why-3", safe="")).json
     assert by_event["id"] == "event/why-3"
@@ -184,6 +189,18 @@ def test_why(server: Server) -> None:
     assert (verdict["reason"], verdict["won"]) == ("stale_event_ignored", False)
     assert verdict["stamp"] < verdict["winner"]["stamp"]
     assert verdict["winner"]["messageId"] == "why-2"
+    assert verdict["order"] == {**order, "eventTime": T0, "messageId": "why-3"}
+    assert verdict["winner"]["order"] == order
+
+
+def test_why_tells_a_sequence(server: Server) -> None:
+    """The parts of a stamp are what people compare; without a stamp there are none."""
+    tick = {"symbol": "ORDER", "ts": T0, "sequence": 7}
+    server.send(tick, message_id="order-1", published=T1, topic="market-ticks")
+    (found,) = server.get("/api/why/order-1").json["messages"]
+    assert [view["order"] for view in found["views"]] == [
+        {"eventTime": T0, "sequence": 7, "publishTime": T1, "messageId": "order-1"}
+    ] * len(found["views"])
 
 
 def test_why_of_a_republished_event(server: Server) -> None:

@@ -82,8 +82,8 @@ def test_nothing_but_a_command_is_needed(tmp_path: Path) -> None:
     with serving(tmp_path, subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().rstrip().endswith(b" with sqlite:var/millpond.db")
-        while b'"ready"' not in process.stdout.readline():
-            pass
+        while b'"ready"' not in (line := process.stdout.readline()):
+            assert line, "it ended before it was ready"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=EXIT_S) == 0
     assert (tmp_path / "var" / "millpond.db").exists()
@@ -430,8 +430,8 @@ def test_nobody_reads_the_log(tmp_path: Path, reader: str) -> None:
     with serving(tmp_path, subprocess.PIPE) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline().partition(b"127.0.0.1:")[2].split()[0])
-        while b'"ready"' not in process.stdout.readline():
-            pass
+        while b'"ready"' not in (line := process.stdout.readline()):
+            assert line, "it ended before it was ready"
         if reader == "gone":
             process.stdout.close()
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:

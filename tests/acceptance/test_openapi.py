@@ -36,6 +36,8 @@ TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 DESCRIPTION = description(ROUTES)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMATHESIS_S = 120
+# They do not end, so nobody waits for the whole of them: test_live.py reads them.
+STREAMS = {"/api/live", "/api/tail"}
 # Cases there were when this was written: 1,300. Far fewer would mean that something was not asked.
 CASES_MIN = 1_000
 
@@ -204,6 +206,9 @@ def asked(start: Start) -> Server:
         subscription = "projects/demo/subscriptions/health"
         assert server.send(payload, message_id=f"{1001 + number}0", subscription=subscription).status == 200
         assert server.send({"x": 1}, message_id=f"{1002 + number}", subscription=subscription).status == 200
+    made = server.store.parent / "var" / "artifacts" / "example-1" / "a" / "manifest.json"
+    made.parent.mkdir(parents=True)
+    made.write_text("{}", encoding="utf-8")
     server.http.headers["authorization"] = f"Bearer {TOKEN}"
     return server
 
@@ -243,7 +248,8 @@ def example_calls() -> list[tuple[str, str, str | None, Any]]:
             for parameter in operation.get("parameters", ())
             if "example" in parameter
         }
-        filled = path.format(**{name: quote(value) for (where, name), value in given.items() if where == "path"})
+        in_path = {name: quote(value, safe="") for (where, name), value in given.items() if where == "path"}
+        filled = path.format(**in_path)
         query = "&".join(f"{name}={value}" for (where, name), value in given.items() if where == "query")
         target = f"{filled}?{query}" if query else filled
         content = operation.get("requestBody", {}).get("content", {})
@@ -274,6 +280,8 @@ def test_examples_work(asked: Server) -> None:
     assert len(calls) >= sum(len(item) for item in OPERATIONS.values())
     for method, target, kind, body in calls:
         headers = {"content-type": kind} if kind else {}
+        if target in STREAMS:
+            continue
         response = asked.http.request(method, target, headers=headers, content=json.dumps(body) if kind else None)
         assert response.status_code in {200, 201}, (method, target, response.text)
         path = next(
@@ -282,7 +290,7 @@ def test_examples_work(asked: Server) -> None:
         described = resolved(DESCRIPTION["paths"][path][method]["responses"][str(response.status_code)])
         media = described["content"][response.headers["content-type"].partition(";")[0]]
         value = response.json() if "json" in response.headers["content-type"] else response.text
-        validator(media["schema"]).validate(value)
+        validator(media.get("schema", {})).validate(value)
 
 
 def test_schemathesis(asked: Server, tmp_path: Path) -> None:
@@ -306,8 +314,8 @@ def test_schemathesis(asked: Server, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
     told = json.loads(report.read_text(encoding="utf-8"))
-    # It leaves out the path that the description itself comes from.
-    assert told["operations"]["tested"] == len([*operations()]) - 1
+    # It leaves out the path that the description itself comes from; streams it would wait for for ever.
+    assert told["operations"]["tested"] == len([*operations()]) - 1 - len(STREAMS)
     assert {phase["status"] for phase in told["phases"].values()} == {"success"}
     assert (told["failures"], told["errors"], told["test_cases"]["with_failures"]) == ([], [], 0)
     assert told["test_cases"]["generated"] >= CASES_MIN

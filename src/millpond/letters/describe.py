@@ -28,3 +28,8 @@ def replay_answer(letter_id: str, result: Result) -> dict[str, Any]:
     answer = {"id": letter_id, "outcome": result.outcome, "reason": result.reason, "topic": result.topic}
     told = {**answer, "views": views}
     return told if result.error is None else {**told, "error": bounded_error(result.error)}
+
+
+def untried_answer(letter_id: str, outcome: str, reason: str, error: str) -> dict[str, Any]:
+    """The same of a letter that is gone, or could not be tried."""
+    return {"id": letter_id, "outcome": outcome, "reason": reason, "topic": "", "views": [], "error": error}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,10 +13,15 @@ from millpond.ingress.oidc import PushGuard
 from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
 from millpond.service import Service
 from millpond.web.api import Api
+from millpond.web.artifacts import Artifacts
 from millpond.web.direct import PUSH_PATH
 from millpond.web.flow_api import FlowApi
+from millpond.web.letters_api import LettersApi
+from millpond.web.live_api import LiveApi
 from millpond.web.openapi import OpenApi
-from millpond.web.openapi_operations import LIVE_PATHS, METRICS_PATH, READY_PATHS
+from millpond.web.openapi_operations import INDEX_PATH, LIVE_PATHS, METRICS_PATH, READY_PATHS
+from millpond.web.pages import Pages
+from millpond.web.rebuild_api import RebuildApi
 from millpond.web.routing import Access, Route, Table, json_response
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -59,13 +65,18 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
     routes = [
         # Answered in front of the table; here so that the table says of every path there is who may use it.
         Route(PUSH_PATH, {}, Access.PUSH),
-        Route("/", {"GET": index}, Access.OPEN),
+        *Pages().routes(),
+        Route(INDEX_PATH, {"GET": index}, Access.OPEN),
         *(Route(path, {"GET": ready}, Access.OPEN) for path in READY_PATHS),
         *(Route(path, {"GET": live}, Access.OPEN) for path in LIVE_PATHS),
         Route(METRICS_PATH, {"GET": metrics}, Access.OPEN),
         openapi.route(),
         Route(EVENTS_PATH, {"POST": events}, Access.PUSH),
         *Api(service).routes(),
+        *LettersApi(service).routes(),
+        *LiveApi(service).routes(),
+        *RebuildApi(service.rebuilds, keeps_log=settings.event_log).routes(),
+        *Artifacts(Path(settings.artifacts_dir)).routes(),
         *FlowApi(service.flow).routes(),
     ]
     asked_for = {Access.PUSH: guard is not None, Access.ADMIN: settings.admin_token is not None}

@@ -18,7 +18,11 @@ from starlette.responses import Response
 from millpond._version import __version__
 from millpond.web import openapi_answers as answers
 from millpond.web.direct import PUSH_PATH
-from millpond.web.openapi_operations import OPENAPI_PATH, OPERATIONS, Operation
+from millpond.web.openapi_letters import LETTER_SCHEMAS
+from millpond.web.openapi_live import LIVE_SCHEMAS
+from millpond.web.openapi_operations import OPENAPI_PATH, OPERATIONS
+from millpond.web.openapi_parts import Operation
+from millpond.web.openapi_rebuild import REBUILD_SCHEMAS
 from millpond.web.openapi_schemas import SCHEMAS
 from millpond.web.routing import Access, Route
 
@@ -101,7 +105,7 @@ def description(routes: Sequence[Route], asked_for: frozenset[Access] = frozense
         "tags": [{"name": name, "description": text} for name, text in _TAGS.values()],
         # Before the paths: what several operations share is named there, and only referred to here.
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": {**SCHEMAS, **LETTER_SCHEMAS, **LIVE_SCHEMAS, **REBUILD_SCHEMAS},
             "responses": _shared(paths),
             "securitySchemes": _SCHEMES,
         },
@@ -155,6 +159,10 @@ def _responses(method: str, operation: Operation, access: Access) -> dict[str, A
     if links:
         for status in found.keys() & {"200", "201"}:
             found[status]["links"] = links
-    if operation.media_type != answers.JSON:
-        found["200"]["content"] = {operation.media_type: {"schema": {"type": "string"}}}
+    if operation.media_types:
+        found["200"]["content"] = {name: _media_type(name) for name in operation.media_types}
     return found
+
+
+def _media_type(name: str) -> dict[str, Any]:
+    return {"schema": {"type": "string"}} if name.startswith("text/") else {}

@@ -93,6 +93,8 @@ ORIGIN: Answers = {403: [Shape("Failure", (FOREIGN_ORIGIN,))]}
 _TEXTS = {
     200: "Done.",
     201: "Stored, and it is new.",
+    202: "Begun; ask how far it is.",
+    304: "You have it: `If-None-Match` names its `ETag`.",
     400: "The request cannot be understood, and will not be tomorrow.",
     401: "No token, or not a good one.",
     403: "Not for whoever asks.",
@@ -141,10 +143,9 @@ def responses(*own: Answers) -> dict[str, Any]:
 
 def _response(status: int, shapes: Sequence[Shape]) -> dict[str, Any]:
     schemas = [_schema(shape) for shape in shapes]
-    response: dict[str, Any] = {
-        "description": _TEXTS[status],
-        "content": {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}},
-    }
+    response: dict[str, Any] = {"description": _TEXTS[status]}
+    if schemas:
+        response["content"] = {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
     if status in _HEADERS:
         name, header = _HEADERS[status]
         response["headers"] = {name: header}

@@ -41,10 +41,10 @@ def described(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
-_OUTCOME: Schema = {"enum": [str(outcome) for outcome in Outcome]}
-_ERROR: Schema = described(TEXT, "Why, for people. The text may change; build on `reason`.")
-_ANSWER: dict[str, Schema] = {
-    "outcome": _OUTCOME,
+OUTCOME: Schema = {"enum": [str(outcome) for outcome in Outcome]}
+ERROR: Schema = described(TEXT, "Why, for people. The text may change; build on `reason`.")
+ANSWER: dict[str, Schema] = {
+    "outcome": OUTCOME,
     "reason": REASON,
     "messageId": described(TEXT, "Empty where none could be read."),
     "topic": described(TEXT, "Empty where none was found."),
@@ -157,30 +157,7 @@ _REQUESTS: dict[str, Schema] = {
         ],
     },
 }
-_LETTER: dict[str, Schema] = {
-    "id": TEXT,
-    "messageId": TEXT,
-    "publishTime": TIME,
-    "subscription": TEXT,
-    "topic": TEXT,
-    "eventType": TEXT_OR_NULL,
-    "view": described(TEXT_OR_NULL, "The view that raised, for `view_error`."),
-    "attributes": described(TEXT_OR_NULL, "JSON text; null in a list where it is long."),
-    "orderingKey": TEXT_OR_NULL,
-    "deliveryAttempt": {"type": ["integer", "null"]},
-    "size": COUNT,
-    "reason": REASON,
-    "error": TEXT,
-    "errorType": TEXT,
-    "classification": {"enum": ["permanent", "configuration"]},
-    "replays": COUNT,
-    "buriedAt": TIME,
-    "expireAt": TIME,
-    "replayedAt": TIME,
-    "replayOutcome": TEXT,
-    "replayReason": TEXT,
-}
-_REPLAYED = ("replayedAt", "replayOutcome", "replayReason")
+_ORDER_OR_NULL: Schema = {"anyOf": [ref("Order"), {"type": "null"}]}
 _EXPLAINED: dict[str, Schema] = {
     "messageId": TEXT,
     "eventId": TEXT_OR_NULL,
@@ -188,7 +165,7 @@ _EXPLAINED: dict[str, Schema] = {
     "subscription": TEXT,
     "publishTime": TIME,
     "arrivedAt": TIME,
-    "outcome": _OUTCOME,
+    "outcome": OUTCOME,
     "reason": REASON,
     "views": list_of(ref("ExplainedView")),
     "letter": described(TEXT_OR_NULL, "The id of its letter, if it is poison."),
@@ -200,21 +177,16 @@ _FLOW_ANSWER: dict[str, Schema] = {
     "stepId": TEXT_OR_NULL,
 }
 _ANSWERS: dict[str, Schema] = {
-    "Answer": closed("A message that is settled: Pub/Sub may forget it.", _ANSWER),
-    "Refusal": closed("A message that is not settled, or a request without one.", {**_ANSWER, "error": _ERROR}),
+    "Answer": closed("A message that is settled: Pub/Sub may forget it.", ANSWER),
+    "Refusal": closed("A message that is not settled, or a request without one.", {**ANSWER, "error": ERROR}),
     "ViewAnswer": closed(
         "What became of the message in one view.",
-        {"view": TEXT, "doc": described(TEXT, "The document's path."), "outcome": _OUTCOME, "reason": REASON},
+        {"view": TEXT, "doc": described(TEXT, "The document's path."), "outcome": OUTCOME, "reason": REASON},
     ),
-    "Failure": closed("Why there is nothing else to say.", {"reason": REASON, "error": _ERROR}),
+    "Failure": closed("Why there is nothing else to say.", {"reason": REASON, "error": ERROR}),
     "FlowAnswer": closed("An event that may be forgotten.", _FLOW_ANSWER),
     "FlowAgain": closed(
-        "An event that must come again.", {**_FLOW_ANSWER, "outcome": {"const": "retry"}, "error": _ERROR}
-    ),
-    "ReplayAnswer": closed(
-        "What a replay led to. `error` where it is poison, or not settled.",
-        {"id": TEXT, **{name: _ANSWER[name] for name in ("outcome", "reason", "topic", "views")}, "error": _ERROR},
-        optional=("error",),
+        "An event that must come again.", {**_FLOW_ANSWER, "outcome": {"const": "retry"}, "error": ERROR}
     ),
     "Index": closed("Every path there is.", {"service": {"const": "millpond"}, "endpoints": list_of(TEXT)}),
     "Health": closed(
@@ -243,11 +215,24 @@ _ANSWERS: dict[str, Schema] = {
         {
             "view": TEXT,
             "doc": TEXT,
-            "outcome": _OUTCOME,
+            "outcome": OUTCOME,
             "reason": REASON,
             "stamp": TEXT_OR_NULL,
-            "winner": closed("Who stands there.", {"stamp": TEXT_OR_NULL, "messageId": TEXT_OR_NULL}),
+            "order": _ORDER_OR_NULL,
+            "winner": closed(
+                "Who stands there.",
+                {"stamp": TEXT_OR_NULL, "messageId": TEXT_OR_NULL, "order": _ORDER_OR_NULL},
+            ),
             "won": {"type": "boolean"},
+        },
+    ),
+    "Order": closed(
+        "A stamp's parts, the first that differs decides; a sequence first where the view says so.",
+        {
+            "eventTime": TIME,
+            "sequence": {"type": ["integer", "null"], "minimum": 0},
+            "publishTime": TIME,
+            "messageId": TEXT,
         },
     ),
     "Stats": closed(
@@ -258,16 +243,6 @@ _ANSWERS: dict[str, Schema] = {
             "waiting": COUNT,
         },
     ),
-    "LetterPage": closed(
-        "By id, without payloads.", {"letters": list_of(ref("LetterSummary")), "next": ref("Next")}
-    ),
-    "LetterSummary": closed("A letter in a list. `replayed…` after its first replay.", _LETTER, _REPLAYED),
-    "Letter": closed(
-        "A letter with its payload; bytes that are not UTF-8 are replaced.",
-        {**_LETTER, "attributes": TEXT, "data": TEXT},
-        _REPLAYED,
-    ),
-    "Purged": closed("Gone for ever.", {"id": TEXT, "purged": {"const": True}}),
     "Submitted": closed(
         "`notOurs` are step types this server does not do.",
         {"runId": TEXT, "created": {"type": "boolean"}, "notOurs": list_of(TEXT)},

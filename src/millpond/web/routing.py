@@ -22,6 +22,9 @@ from millpond.log import ERROR_CHARS_MAX, Log
 
 Endpoint = Callable[..., Awaitable[Response]]
 PATH_SHOWN_MAX = 200
+_API = "/api"
+# What it says is of this moment and for whoever asked, and no browser may take it for anything else than it is.
+_API_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -86,6 +89,13 @@ class Table:
         self._log = log
 
     async def answer(self, request: Request) -> Response:
+        response = await self._answer(request)
+        if request.url.path.startswith(_API):
+            for name, value in _API_HEADERS.items():
+                response.headers.setdefault(name, value)
+        return response
+
+    async def _answer(self, request: Request) -> Response:
         try:
             endpoint, values = self._find(request)
             response = await endpoint(request, *values)
@@ -119,7 +129,7 @@ class Table:
                 raise RequestFault(405, "method_not_allowed", f"{request.method} is not for this path", allow)
             self._check_caller(request, route)
             return endpoint, values
-        raise RequestFault(404, "not_found", "there is nothing at this path; GET / lists what there is")
+        raise RequestFault(404, "not_found", "there is nothing at this path; GET /api lists what there is")
 
     def _check_caller(self, request: Request, route: Route) -> None:
         if route.access is Access.ADMIN:

@@ -13,8 +13,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import uvicorn
@@ -35,6 +36,7 @@ from millpond.stores.lock import StoreLock
 from millpond.web.app import App, build_app
 from millpond.web.bounded import watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
+from millpond.web.streams import cut_off_unread, watch_readers
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
@@ -45,6 +47,10 @@ _BACKLOG = 2_048
 # How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
 # statement. At Python's 5 ms a flood of requests, even refused ones, would hold up the commits that make room.
 SWITCH_S = 0.0005
+
+
+# What runs beside a service, given it and the URL it listens at.
+Beside = Callable[[Service, str], Coroutine[Any, Any, None]]
 
 
 class Source(Protocol):
@@ -71,11 +77,14 @@ def serve(
     open_source: Callable[[Service], Source] | None = None,
     open_store: Callable[[Settings], StoreWithCatalog] = open_store,
     build_app: Callable[[Service, PushEndpoint], App] = build_app,
+    beside: Beside | None = None,
+    log_stream: BinaryIO | None = None,
 ) -> bool:
     """Run until a signal. Raises MillpondError with one clear line where it cannot start.
 
     With a source of messages there is no push endpoint; False then means that the source has failed.
-    The benchmarks exchange the store or the application, and measure everything else as it is.
+    The benchmarks exchange the store or the application, and measure everything else as it is. `beside` runs
+    beside the service from when it is ready until it is told to end; log lines go to standard output.
     """
     if open_source is None:
         settings.check_exposure()
@@ -89,7 +98,7 @@ def serve(
             store = open_store(settings)
         except StoreError as error:
             raise SettingsError("STORE", settings.store, f"cannot be opened: {error}") from None
-        service = Service(settings, store, sys.stdout.buffer)
+        service = Service(settings, store, log_stream or sys.stdout.buffer)
         source = open_source(service) if open_source is not None else None
         guard = build_guard(settings, service.log)
         endpoint = PushEndpoint if source is None else _NoPush
@@ -97,7 +106,8 @@ def serve(
         _print_welcome(settings, url, source)
         last_resort = _LastResort(lambda: 0 if _is_fine(source) else 1)
         try:
-            uvloop.run(_serve(service, listener, build_app(service, push), push, source, last_resort))
+            company = None if beside is None else partial(beside, service, url)
+            uvloop.run(_serve(service, listener, build_app(service, push), push, source, last_resort, company))
         finally:
             last_resort.cancel()
         fine = _is_fine(source)
@@ -136,6 +146,7 @@ async def _serve(
     push: PushEndpoint,
     source: Source | None,
     last_resort: _LastResort,
+    company: Callable[[], Coroutine[Any, Any, None]] | None,
 ) -> None:
     _log_through(service)
     config = uvicorn.Config(
@@ -154,39 +165,64 @@ async def _serve(
     )
     server = _Server(config)
     loop = asyncio.get_running_loop()
-    draining: list[asyncio.Task[None]] = []
-
-    def stop() -> None:
-        if not server.should_exit:
-            last_resort.leave_after(END_S)
-            service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
-            if source is not None:
-                source.stop()
-            draining.append(loop.create_task(service.drain()))
-            server.should_exit = True
-            for connection in list(server.server_state.connections):
-                if isinstance(connection, DirectProtocol):
-                    connection.refuse_unfinished()
-
+    # What ends with the signal, and what only when everything accepted is finished.
+    first: list[asyncio.Task[None]] = []
+    stop = partial(_stop, service, server, source, last_resort, first)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    background = [
+    last = [
         loop.create_task(watch_connections(lambda: list(server.server_state.connections))),
+        loop.create_task(watch_readers(lambda: list(server.server_state.connections))),
         loop.create_task(service.sweep_for_ever()),
     ]
     _calm_collector()
     sys.setswitchinterval(SWITCH_S)
+    service.watch.start()
     service.flow.start()
     service.log.note("INFO", "ready", views=[view.name for view in service.views], steps=sorted(service.flow.steps))
     if source is not None:
         source.start(stop)
+    if company is not None:
+        first.append(loop.create_task(company()))
+        # It runs until it is cancelled: where it ends before, something is wrong with it.
+        first[0].add_done_callback(lambda _: stop())
     await server.serve(sockets=[listener])
     if source is not None:
         await source.closed()
-    for task in background:
+    ended = await asyncio.gather(*first, return_exceptions=True)
+    for task in last:
         task.cancel()
     await service.close()
     last_resort.leave_after(LEAVE_S)
+    for failure in ended:
+        if isinstance(failure, Exception):
+            raise failure
+
+
+def _stop(
+    service: Service,
+    server: _Server,
+    source: Source | None,
+    last_resort: _LastResort,
+    first: list[asyncio.Task[None]],
+) -> None:
+    """Begin to end: take nothing more, finish what was accepted. Told twice, it is done once."""
+    if server.should_exit:
+        return
+    last_resort.leave_after(END_S)
+    service.log.note("INFO", "stopping: finishing what was accepted", waiting=service.engine.waiting)
+    if source is not None:
+        source.stop()
+    for task in first:
+        task.cancel()
+    # The event loop forgets a task that nobody holds.
+    first.append(asyncio.get_running_loop().create_task(service.drain()))
+    service.watch.stop()
+    cut_off_unread(server.server_state.connections, 0.0)
+    server.should_exit = True
+    for connection in list(server.server_state.connections):
+        if isinstance(connection, DirectProtocol):
+            connection.refuse_unfinished()
 
 
 def _calm_collector() -> None:

@@ -1,0 +1,24 @@
+"""The state of every alert after each step: `alerts/` decides, this remembers what it decided last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond import alerts
+from millpond.alerts.evaluate import AlertState, Series, evaluate
+from millpond.watch.history import History
+
+
+class Alerting:
+    def __init__(self) -> None:
+        self._alerts = alerts.load()
+        self._states: list[AlertState] = []
+
+    def __call__(self, history: History) -> Sequence[AlertState]:
+        """The states now; one that has not changed keeps the time since when it holds."""
+        columns = history.columns
+        # Lists, because a step in the middle of a deque has to be walked to.
+        counted = {name: list(column) for name, column in columns.signals.items()}
+        series = Series(list(columns.at), {**counted, "letters": list(columns.letters)})
+        self._states = evaluate(self._alerts, series, self._states)
+        return self._states

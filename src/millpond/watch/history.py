@@ -1,0 +1,94 @@
+"""The last half hour and a little more, in steps of two seconds: what pages draw, and what alerts are decided on.
+
+Sampling reads counters that are there anyway, so a message costs nothing more for it. It must never fail for long,
+nor wait for the store: how many letters lie there is asked elsewhere (`totals.py`) and put down here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millpond import alerts
+from millpond.alerts import signals
+from millpond.metrics import Metrics
+from millpond.watch.steps import OUTCOMES, Step, difference, read
+
+STEP_S = 2
+# Half an hour is shown. Alerts look back further: some compare with half an hour ago, for a while.
+SHOWN_MAX = 900
+STEPS_MAX = int(alerts.load().needed_s()) // STEP_S + 1
+# What pages are told of a step; the rest is for alerts.
+_SHOWN = ("p50", "p99", "waiting", "commits", "committed", "buried")
+
+
+class Columns:
+    """One list for each figure, equally long, the oldest step first."""
+
+    def __init__(self) -> None:
+        self.at: deque[float] = deque(maxlen=STEPS_MAX)
+        self.outcomes = {name: deque[int](maxlen=STEPS_MAX) for name in OUTCOMES}
+        self.signals = {name: deque[int](maxlen=STEPS_MAX) for name in signals.COUNTERS}
+        self.commits: deque[int] = deque(maxlen=STEPS_MAX)
+        self.committed: deque[int] = deque(maxlen=STEPS_MAX)
+        self.buried: deque[int] = deque(maxlen=STEPS_MAX)
+        self.p50: deque[float | None] = deque(maxlen=STEPS_MAX)
+        self.p99: deque[float | None] = deque(maxlen=STEPS_MAX)
+        self.waiting: deque[int] = deque(maxlen=STEPS_MAX)
+        self.letters: deque[int | None] = deque(maxlen=STEPS_MAX)
+
+    def append(self, step: Step) -> None:
+        for name in Step.__struct_fields__:
+            column, value = getattr(self, name), getattr(step, name)
+            if isinstance(value, dict):
+                for key, n in value.items():
+                    column[key].append(n)
+            else:
+                column.append(value)
+
+
+class History:
+    """The ring of steps. `sample` is called once a step, by whoever has a clock."""
+
+    def __init__(self, metrics: Metrics, waiting: Callable[[], int]) -> None:
+        self.columns = Columns()
+        # How many letters lie in the store; None until somebody counted.
+        self.letters: int | None = None
+        self._metrics = metrics
+        self._waiting = waiting
+        self._last = read(metrics)
+
+    def sample(self, at: float) -> Step:
+        """Add the step that ends now; `at` is the time in epoch seconds."""
+        reading = read(self._metrics)
+        step = difference(
+            self._last,
+            reading,
+            bounds=self._metrics.message_seconds.bounds,
+            at=round(at, 3),
+            waiting=self._waiting(),
+            letters=self.letters,
+        )
+        self._last = reading
+        self.columns.append(step)
+        return step
+
+    def shown(self) -> dict[str, Any]:
+        """The last half hour, as a page wants it."""
+        columns = self.columns
+        return {
+            "stepSeconds": STEP_S,
+            "at": _newest(columns.at),
+            "outcomes": {name: _newest(column) for name, column in columns.outcomes.items()},
+            **{name: _newest(getattr(columns, name)) for name in _SHOWN},
+        }
+
+
+def _newest(column: Sequence[Any]) -> list[Any]:
+    return list(column)[-SHOWN_MAX:]
+
+
+def shown_step(step: Step) -> dict[str, Any]:
+    """One step under the names of `History.shown`."""
+    return {"at": step.at, "outcomes": step.outcomes, **{name: getattr(step, name) for name in _SHOWN}}

@@ -1,0 +1,308 @@
+"""What pages are told, by a watch without a server: when the store fails, when a reader is slow, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millpond.alerts.evaluate import AlertState
+from millpond.errors import Unavailable
+from millpond.log import Log
+from millpond.metrics import Metrics
+from millpond.model import Committed, Put, Ref
+from millpond.stores.memory import MemoryStore
+from millpond.watch import totals as totals_module
+from millpond.watch import watch as watch_module
+from millpond.watch.history import History
+from millpond.watch.mailbox import MAILBOX_BYTES_MAX, Mailbox
+from millpond.watch.onlookers import Wanted
+from millpond.watch.watch import Watch
+from millpond.web.routing import RequestFault
+from millpond.web.streams import STREAMS_MAX, EventStream, Streams, cut_off_unread
+
+TICK_S = 0.01
+
+
+class Counting(MemoryStore):
+    """A store that counts how often it was asked, and fails when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.failing = False
+
+    async def collections(self) -> list[tuple[str, int]]:
+        self._note("collections")
+        return await super().collections()
+
+    async def count_documents(self, collection: str) -> int:
+        self._note("letters")
+        return await super().count_documents(collection)
+
+    def _note(self, what: str) -> None:
+        self.asked.append(what)
+        if self.failing:
+            raise Unavailable("the store is away")
+
+
+class Scene:
+    """A watch whose clock runs a hundred times as fast."""
+
+    def __init__(self, alerts: Callable[[History], Sequence[AlertState]] | None = None) -> None:
+        self.store = Counting()
+        self.metrics = Metrics()
+        self.output = io.BytesIO()
+        self.log = Log(self.output, env="dev", metrics=self.metrics)
+        self.watch = Watch(metrics=self.metrics, store=self.store, log=self.log, waiting=lambda: 0, alerts=alerts)
+
+    async def put_letter(self) -> None:
+        put = Put(Ref("dead_letters", "x"), None, {"reason": "r"})
+        assert isinstance(await self.store.commit([put]), Committed)
+
+    def lines(self) -> list[Any]:
+        self.log.close()
+        return [json.loads(line) for line in self.output.getvalue().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "STEP_S", 2 * TICK_S)
+    monkeypatch.setattr(watch_module, "CHANGED_EVERY_S", TICK_S)
+    monkeypatch.setattr(watch_module, "TOTALS_LOOKED_AT_EVERY_S", TICK_S)
+
+
+def run(scene: Scene, act: Callable[[Watch], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        scene.watch.start()
+        await act(scene.watch)
+        await scene.watch.close()
+
+    asyncio.run(whole())
+
+
+async def read_until(mailbox: Mailbox, *wanted: bytes) -> bytes:
+    """What came until all of these were in it."""
+    text = b""
+    async with asyncio.timeout(5):
+        while not all(word in text for word in wanted):
+            taken = await mailbox.take(5)
+            assert taken is not None
+            text += taken
+    return text
+
+
+# --- totals ------------------------------------------------------------------------------------------------------
+
+
+def test_the_store_is_asked_once_for_all_pages() -> None:
+    """Within 15 s every page gets the same answer; while nobody looks only the letters are counted."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        await scene.put_letter()
+        pages = [watch.open_page() for _ in range(20)]
+        for page in pages:
+            assert b'"letters":1' in await read_until(page, b"event: totals")
+        assert scene.store.asked.count("collections") == 1
+        for page in pages:
+            watch.close_page(page)
+        await asyncio.sleep(5 * TICK_S)
+
+    run(scene, act)
+    assert scene.store.asked.count("collections") == 1
+    assert "millpond_letters 1.0" in scene.metrics.render().decode()
+
+
+def test_letters_are_counted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts need them; until the first count nobody claims to know."""
+    monkeypatch.setattr(totals_module, "FRESH_S", 3 * TICK_S)
+    scene = Scene()
+    assert "millpond_letters " not in scene.metrics.render().decode()
+
+    async def act(watch: Watch) -> None:
+        await scene.put_letter()
+        for _ in range(500):
+            if len(scene.store.asked) >= 3:
+                break
+            await asyncio.sleep(TICK_S)
+        assert watch.history.letters == 1
+
+    run(scene, act)
+    assert set(scene.store.asked) == {"letters"}
+    assert "millpond_letters 1.0" in scene.metrics.render().decode()
+
+
+def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last answer stands, the streams go on, and it is asked again until it answers."""
+    monkeypatch.setattr(totals_module, "FRESH_S", 2 * TICK_S)
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        page = watch.open_page()
+        await read_until(page, b"event: totals")
+        scene.store.failing = True
+        await scene.put_letter()
+        asked = len(scene.store.asked)
+        await read_until(page, b"event: sample")
+        async with asyncio.timeout(5):
+            while len(scene.store.asked) < asked + 4:
+                assert b'"letters":1' not in (await page.take(5) or b"")
+        late = watch.open_page()
+        assert b'"letters":0' in await read_until(late, b"event: totals")
+        scene.store.failing = False
+        await read_until(page, b'"letters":1')
+
+    run(scene, act)
+    (line,) = scene.lines()
+    assert (line["severity"], line["message"]) == (
+        "WARNING",
+        "documents and letters could not be counted, and will be: the store is away",
+    )
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
+    """A value that moves within its state is no news; a bug in deciding them stops no sample."""
+    states = iter(["ok", "ok", "ok", None, "critical", "critical"])
+    last = ["critical"]
+
+    def alerts(_: History) -> list[AlertState]:
+        state = next(states, last[0])
+        if state is None:
+            raise ZeroDivisionError
+        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a")]  # type: ignore[arg-type]
+
+    scene = Scene(alerts)
+
+    async def act(watch: Watch) -> None:
+        page = watch.open_page()
+        text = await read_until(page, b'"critical"')
+        assert text.count(b"event: alerts") == 1
+        assert text.count(b"event: sample") == 4
+        assert b"event: alerts" not in await read_until(page, b"event: sample")
+        assert b'"critical"' in watch.alerts_frame()
+
+    run(scene, act)
+    assert [line["error_type"] for line in scene.lines()] == ["ZeroDivisionError"]
+
+
+def test_a_reader_far_behind_is_ended() -> None:
+    """He starts over with a whole history; the others go on."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        slow, reader = watch.open_page(), watch.open_page()
+        await read_until(slow, b"event: totals")
+        assert slow.put(b"x" * (MAILBOX_BYTES_MAX - 10))
+        await read_until(reader, b"event: sample", b"event: totals")
+        assert slow.ended
+        assert await slow.take(1) is None
+        await read_until(reader, b"event: sample")
+
+    run(scene, act)
+
+
+def test_only_what_somebody_looks_at_is_told() -> None:
+    """Without pages and tails a message is told to nobody but the sparklines."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        always = list(scene.log.onlookers)
+        assert always == [watch.sparklines.tell]
+        page, tail = watch.open_page(), watch.open_tail(Wanted())
+        assert list(scene.log.onlookers) == [*always, watch.changes.tell, watch.tails.tell]
+        watch.changes.letters()
+        watch.close_page(page)
+        watch.close_tail(tail)
+        assert list(scene.log.onlookers) == always
+        # What changed before a page was opened is no news to it.
+        watch.changes.letters()
+        again = watch.open_page()
+        assert b"event: changed" not in await read_until(again, b"event: sample")
+
+    run(scene, act)
+
+
+def test_the_end() -> None:
+    """Every stream ends at once, and one that is opened afterwards as well."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        page, tail = watch.open_page(), watch.open_tail(Wanted())
+        watch.stop()
+        late_page, late_tail = watch.open_page(), watch.open_tail(Wanted())
+        for mailbox in (page, tail.mailbox, late_page, late_tail.mailbox):
+            assert await mailbox.take(0) is None
+
+    run(scene, act)
+
+
+# --- streams -----------------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_stopped_reading_is_cut_off() -> None:
+    """After a while, not before; whoever reads, and connections without a stream, are left alone."""
+    aborted: list[str] = []
+
+    def connection(name: str, scope: dict[str, Any] | None) -> Any:
+        return SimpleNamespace(scope=scope, transport=SimpleNamespace(abort=lambda: aborted.append(name)))
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"x"
+        await asyncio.sleep(3600)
+
+    async def scenario() -> None:
+        stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        closed: list[str] = []
+
+        async def send_for_ever(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                await stuck
+
+        async def send(_: Any) -> None:
+            pass
+
+        async def receive() -> Any:
+            await asyncio.sleep(3600)
+
+        scopes: list[dict[str, Any]] = [{"method": "GET"}, {"method": "GET"}, {"method": "GET"}]
+        tasks = [
+            asyncio.create_task(
+                EventStream(frames(), lambda name=name: closed.append(name))(scope, receive, sender)  # type: ignore[misc]
+            )
+            for name, scope, sender in (("stuck", scopes[0], send_for_ever), ("reads", scopes[1], send))
+        ]
+        await asyncio.sleep(0.05)
+        connections = [
+            connection(name, scope) for name, scope in zip(("stuck", "reads", "other"), scopes, strict=True)
+        ]
+        connections.append(connection("new", None))
+        cut_off_unread(connections, 30.0)
+        assert aborted == []
+        cut_off_unread(connections, 0.04)
+        assert aborted == ["stuck"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert sorted(closed) == ["reads", "stuck"]
+
+    asyncio.run(scenario())
+
+
+def test_streams_are_counted() -> None:
+    """The last place is given away, and the next asks in vain."""
+    streams = Streams()
+    streams.open = STREAMS_MAX - 1
+    streams.check_room()
+    streams.open = STREAMS_MAX
+    with pytest.raises(RequestFault, match="64 streams are open") as refused:
+        streams.check_room()
+    assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
