@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millpond.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OVERRIDES = "millpond.overrides"
+OVERRIDES = "millpond.overrides"
 
 
 def setting_option(flag: str, setting: str, metavar: str, text: str) -> Callable[[F], F]:
@@ -23,7 +23,7 @@ def setting_option(flag: str, setting: str, metavar: str, text: str) -> Callable
 
     def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
-            ctx.meta.setdefault(_OVERRIDES, {})[setting] = value
+            ctx.meta.setdefault(OVERRIDES, {})[setting] = value
 
     return click.option(flag, metavar=metavar, help=text, expose_value=False, callback=remember)
 
@@ -43,7 +43,7 @@ def load_settings() -> Settings:
     # Not at the top: the settings pull in the engine, which --help does not need.
     from millpond import settings  # noqa: PLC0415
 
-    return settings.load(overrides=click.get_current_context().meta.get(_OVERRIDES))
+    return settings.load(overrides=click.get_current_context().meta.get(OVERRIDES))
 
 
 def example(*lines: str) -> str:

@@ -1,0 +1,111 @@
+"""`millpond backup`: a copy of the embedded store to keep, taken while it serves or while nobody does."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from millpond.care.copying import Copied, CopyFailed, copy_store
+from millpond.care.findings import amount
+from millpond.cli import exits
+from millpond.cli.local import refuse_memory
+from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.output import clean, print_facts, print_json, print_line, print_note, progress
+from millpond.cli.server import refuse_missing
+from millpond.settings import FIRESTORE, Settings
+
+
+@click.command(
+    epilog=example("millpond backup pond-2026-01-08.db", "STORE=sqlite:pond-2026-01-08.db millpond verify")
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@store_option
+@json_option
+def backup(file: Path, *, as_json: bool) -> None:
+    """Copy the embedded store into a file, also while it serves.
+
+    The copy is of the moment the command began: everything acknowledged before is in it. It is checked and synced
+    before it gets its name, and is a store like any other: STORE=sqlite:FILE serves it. A FILE that exists is never
+    overwritten. Exits with 1 where no copy could be made; then nothing is left of it.
+    """
+    settings = load_settings()
+    store = _embedded(settings)
+    try:
+        with _ended_cleanly():
+            copied = _copy(store, file)
+    except CopyFailed as error:
+        raise exits.NegativeAnswer(str(error)) from None
+    if as_json:
+        print_json(
+            {
+                "file": str(file),
+                "store": settings.store,
+                "bytes": copied.bytes,
+                "documents": copied.documents,
+                "receipts": copied.receipts,
+                "events": copied.events,
+                "schema": copied.schema,
+                "seconds": round(copied.seconds, 3),
+            }
+        )
+        return
+    print_line(f"Copied {clean(str(store))} to {clean(str(file))} in {copied.seconds:.2f} s, and checked it.")
+    print_facts(
+        [
+            ("size", amount(copied.bytes)),
+            ("documents", f"{copied.documents:,}"),
+            ("receipts", f"{copied.receipts:,}"),
+            ("log entries", f"{copied.events:,}"),
+        ],
+        indent="  ",
+    )
+    print_note(f"Check it against its event log: STORE=sqlite:{file} millpond verify")
+    print_note(f"Serve it: STORE=sqlite:{file} millpond serve")
+
+
+def _embedded(settings: Settings) -> Path:
+    refuse_memory(settings)
+    if settings.store == FIRESTORE:
+        raise exits.WrongUsage(
+            "STORE=firestore is copied by the service itself: "
+            f"gcloud firestore export gs://BUCKET --project={settings.gcp_project} "
+            f"--database='{settings.firestore_database}'"
+        )
+    refuse_missing(settings.store_path)
+    assert settings.store_path is not None  # noqa: S101 - the parser knows three kinds of store
+    return settings.store_path
+
+
+def _copy(store: Path, file: Path) -> Copied:
+    total = store.stat().st_size
+    with progress("Copying", total) as advance:
+        shown = 0
+
+        def on_pages(done: int, pages: int) -> None:
+            # A person knows how big the store is, not how many pages it has.
+            nonlocal shown
+            now = total * done // max(pages, 1)
+            advance(now - shown)
+            shown = now
+
+        return copy_store(store, file, on_pages)
+
+
+@contextlib.contextmanager
+def _ended_cleanly() -> Iterator[None]:
+    """SIGTERM would end Python without any cleaning up: here it is heard, and ends with the code it always has."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

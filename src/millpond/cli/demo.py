@@ -1,0 +1,48 @@
+"""`millpond demo`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+import msgspec
+
+from millpond.cli import exits
+from millpond.cli.demo_show import Show
+from millpond.cli.options import example, load_settings, setting_option, store_option
+from millpond.cli.output import print_error
+from millpond.cli.verify import refuse_without_log
+from millpond.errors import MillpondError
+from millpond.web import server
+
+_STEPS = "millpond.demo.steps"
+
+
+@click.command(epilog=example("millpond demo", "millpond demo --port 9000 --store memory --rate 200"))
+@setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
+@setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
+@store_option
+@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another market.")
+@click.option("--rate", type=click.FloatRange(0.1, 1_000), default=40.0, show_default=True, help="Events a second.")
+@click.option("--log", "log_file", type=click.Path(dir_okay=False), help="Where the service's log lines go.")
+@click.pass_context
+def demo(ctx: click.Context, seed: int, rate: float, log_file: str | None) -> None:
+    """Run the service on a lively made-up feed, and check every document live.
+
+    Services, pipelines, ticks, bars, signals and flow runs, with duplicates, republished, reordered, late, stale
+    and poison messages, pushed over HTTP. A line in the terminal says how many documents differ from the fold of
+    everything that arrived. Ctrl-C ends it; `millpond verify` on the same store says the same again.
+    """
+    try:
+        settings = load_settings()
+        refuse_without_log(settings)
+        if settings.push_audience is not None:
+            raise exits.WrongUsage("the demo pushes without a token: unset PUSH_AUDIENCE for it")
+        settings = msgspec.structs.replace(settings, steps=(*settings.steps, _STEPS))
+        show = Show(seed=seed, rate=rate)
+        with open(log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a device as well as a file
+            server.serve(settings, log_stream=log, beside=show.run)
+            exits.leave(exits.NEGATIVE if show.different else exits.OK)
+    except MillpondError as error:
+        print_error(str(error))
+        ctx.exit(exits.USAGE)

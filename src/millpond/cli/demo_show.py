@@ -1,0 +1,124 @@
+"""The demo itself, beside a service that runs: the feed, a flow run now and then, the check, and its line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import click
+
+from millpond.cli.demo_feed import Feed
+from millpond.cli.messages import now_us
+from millpond.demo.scene import symbols
+from millpond.errors import MillpondError
+from millpond.flow.registry import charts_can_be_drawn
+from millpond.refold.verify import Verifier, open_scratch
+from millpond.service import Service
+
+_CHECK_EVERY_S = 1.0
+_ALL_EVERY_S = 10.0
+# On a terminal the line is rewritten; elsewhere each is a line of its own.
+_LINE_EVERY_S = 5.0
+_RUN_EVERY_S = 45.0
+_FIRST_RUN_S = 3.0
+
+
+class Show:
+    def __init__(self, *, seed: int, rate: float) -> None:
+        self._seed = seed
+        self._rate = rate
+        self._different: set[str] = set()
+        self._line = ""
+
+    @property
+    def different(self) -> int:
+        """How many documents are not what the log says."""
+        return len(self._different)
+
+    async def run(self, service: Service, url: str) -> None:
+        """Until cancelled. The last line stays: it is what the demo came to."""
+        feed = Feed(url, self._seed, self._rate)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(feed.run())
+                group.create_task(self._submit_runs(service))
+                group.create_task(self._check(service, feed))
+        finally:
+            await feed.close()
+            if self._line:
+                click.echo(self._line if not sys.stdout.isatty() else "")
+
+    async def _check(self, service: Service, feed: Feed) -> None:
+        """Fold the log anew. Documents of what came are compared at once, and all of them every now and then."""
+        loop = asyncio.get_running_loop()
+        all_at = said_at = 0.0
+        async with _begun(service) as verifier:
+            while True:
+                began = loop.time()
+                if began >= all_at:
+                    self._different = {found.doc for found in (await verifier.check()).listed}
+                    # However many there are: looking at all of them takes a twentieth of the time.
+                    all_at = loop.time() + max(_ALL_EVERY_S, 20 * (loop.time() - began))
+                else:
+                    self._different |= {found.doc for found in (await verifier.check_touched()).listed}
+                self._say(feed, new_line=began >= said_at)
+                if began >= said_at:
+                    said_at = began + _LINE_EVERY_S
+                await asyncio.sleep(_CHECK_EVERY_S)
+
+    def _say(self, feed: Feed, *, new_line: bool) -> None:
+        self._line = (
+            f"{feed.delivered:,} delivered, {feed.duplicates:,} duplicates, {feed.out_of_order:,} out of order, "
+            f"{feed.outcomes['poison']:,} poison, {self.different} documents different from the fold (checked live)"
+        )
+        if sys.stdout.isatty():
+            click.echo(f"\r\x1b[K{self._line}", nl=False)
+        elif new_line:
+            click.echo(self._line)
+
+    async def _submit_runs(self, service: Service) -> None:
+        await asyncio.sleep(_FIRST_RUN_S)
+        for number in range(1, 1_000_000):
+            with contextlib.suppress(MillpondError):
+                # A run that could not be stored is not missed: the next one comes.
+                await service.flow.submit(_flow_run(number, now_us()))
+            await asyncio.sleep(_RUN_EVERY_S)
+
+
+@contextlib.asynccontextmanager
+async def _begun(service: Service) -> AsyncIterator[Verifier]:
+    engine = service.engine
+    async with open_scratch() as scratch:
+        yield await Verifier.begin(service.store, engine.router, engine.rules.receipts, scratch, engine.wall_clock)
+
+
+def _flow_run(number: int, now: int) -> dict[str, Any]:
+    """Import, two checks at once, and charts of one symbol, where they can be drawn."""
+    symbol = symbols()[number % len(symbols())]
+    steps: dict[str, Any] = {
+        "1-import": {"stepType": "DEMO_IMPORT", "status": "READY", "inputs": {"seconds": 2.5}},
+        "2-check-prices": {
+            "stepType": "DEMO_CHECK",
+            "status": "READY",
+            "dependsOn": ["1-import"],
+            "inputs": {"seconds": 4},
+        },
+        "2-check-volume": {
+            "stepType": "DEMO_CHECK",
+            "status": "READY",
+            "dependsOn": ["1-import"],
+            "inputs": {"seconds": 6},
+        },
+    }
+    if charts_can_be_drawn():
+        steps["3-charts"] = {
+            "stepType": "CHART_EXPORT",
+            "status": "READY",
+            "dependsOn": ["2-check-prices", "2-check-volume"],
+            "inputs": {"minImages": 1, "requests": [{"timeframe": "1m"}, {"timeframe": "5m"}]},
+        }
+    run_id = f"demo-{now // 1_000_000}-{number}"
+    return {"runId": run_id, "flowKey": "demo-charts", "scope": {"symbol": symbol}, "steps": steps}

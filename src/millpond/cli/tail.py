@@ -1,0 +1,211 @@
+"""`millpond tail`: what becomes of messages, one line each, as the running server decides it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+
+from millpond.cli import exits
+from millpond.cli.address import Address, url_option
+from millpond.cli.colours import print_coloured
+from millpond.cli.options import example, load_settings, store_option
+from millpond.cli.output import clean, print_line, print_note
+from millpond.cli.server import guess_server
+from millpond.cli.stream import Message, Refused, follow
+from millpond.errors import SettingsError
+from millpond.model import Outcome
+from millpond.settings import Settings
+from millpond.timestamps import RFC3339
+
+_PATH = "/api/tail"
+_PAUSE_FIRST_S = 1.0
+_PAUSE_MAX_S = 10.0
+_COLOURS: dict[str, str] = {
+    Outcome.APPLIED: "green",
+    Outcome.POISON: "red",
+    Outcome.RETRY: "red",
+    Outcome.STALE: "yellow",
+    Outcome.TOO_OLD: "yellow",
+}
+_OUTCOME_WIDTH = max(len(outcome) for outcome in Outcome)
+_TOPIC_WIDTH = 16
+
+
+@click.command(
+    epilog=example(
+        "millpond tail",
+        "millpond tail --outcome poison --outcome retry",
+        "millpond tail --topic market-ticks --json | jq .latencyMs",
+    )
+)
+@click.option(
+    "--topic", "topics", metavar="TOPIC", multiple=True, help="Only of this topic. Give it again for more."
+)
+@click.option(
+    "--view", "views", metavar="VIEW", multiple=True, help="Only what fed this view. Give it again for more."
+)
+@click.option(
+    "--outcome",
+    "outcomes",
+    type=click.Choice([str(outcome) for outcome in Outcome]),
+    metavar="OUTCOME",
+    multiple=True,
+    help="Only what ended like this: " + ", ".join(Outcome) + ". Give it again for more.",
+)
+@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@url_option(None, "Server; by default the one that holds the store, else the one at HOST and PORT.")
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document a line instead of text.")
+def tail(
+    topics: tuple[str, ...],
+    views: tuple[str, ...],
+    outcomes: tuple[str, ...],
+    limit: int | None,
+    url: Address | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Watch what becomes of messages as they arrive.
+
+    One line for each: when, the outcome, topic, message id, documents, why where the outcome does not say it, and
+    how long it took. Several of one option mean any of them, different options all of them. A server that restarts
+    is waited for. Ends with Ctrl-C, or after --limit; exits with 3 where there is no server to begin with.
+    """
+    asked = [("topic", topic) for topic in topics]
+    asked += [("view", view) for view in views]
+    asked += [("outcome", outcome) for outcome in outcomes]
+    path = _PATH + (f"?{urlencode(asked)}" if asked else "")
+    asyncio.run(_Tail(load_settings(), url, path, limit, as_json=as_json).run())
+
+
+class _Foreign(exits.Unreachable):
+    """Whoever answers is no Millpond, and will not be one in a moment."""
+
+
+class _Tail:
+    def __init__(
+        self, settings: Settings, url: Address | None, path: str, limit: int | None, *, as_json: bool
+    ) -> None:
+        self._settings = settings
+        self._url = url
+        self._path = path
+        self._left = limit
+        self._as_json = as_json
+        self._headers = _token(settings)
+        self._seen_server = self._waiting = False
+
+    async def run(self) -> None:
+        """Until --limit is reached, or the server was never there."""
+        pause_s = _PAUSE_FIRST_S
+        while True:
+            try:
+                await self._follow()
+            except Refused as error:
+                if error.status not in {429, 503}:
+                    raise _told(error) from None
+                lost: exits.Unreachable = error
+            except _Foreign:
+                raise
+            except exits.Unreachable as error:
+                lost = error
+            else:
+                return
+            if not self._seen_server:
+                raise lost
+            if not self._waiting:
+                self._waiting = True
+                pause_s = _PAUSE_FIRST_S
+                print_note(f"{lost}: waiting for the server to come back")
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s + 1, _PAUSE_MAX_S)
+
+    async def _follow(self) -> None:
+        # Looked for each time: a server that was restarted may have another port.
+        address = self._url or guess_server(self._settings)
+        async with contextlib.aclosing(follow(address, self._path, self._headers)) as messages:
+            async for message in messages:
+                if message is None:
+                    self._begun(address)
+                elif message.event == "skipped":
+                    print_note(f"{_decoded(message).get('n')} outcomes were left out: they came too fast")
+                elif message.event == "outcome":
+                    self._show(_decoded(message))
+                    if self._left is not None:
+                        self._left -= 1
+                        if self._left == 0:
+                            return
+
+    def _begun(self, address: Address) -> None:
+        if self._waiting:
+            print_note(f"The server is back at {address.base}; what came meanwhile is not shown")
+        elif not self._seen_server:
+            print_note(f"Watching {address.base}; Ctrl-C ends it")
+        self._seen_server, self._waiting = True, False
+
+    def _show(self, outcome: dict[str, Any]) -> None:
+        if self._as_json:
+            # All ASCII, with every control character as its escape.
+            print_line(json.dumps(outcome))
+        else:
+            before, word, after = line_of(outcome)
+            print_coloured((before, None), (word, _COLOURS.get(word.strip())), (after, None))
+
+
+def line_of(outcome: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What stands before the outcome, the outcome itself, and what follows it."""
+    at = str(outcome.get("at"))
+    time = at[11:23].rstrip("Z") if RFC3339.fullmatch(at) else clean(at)
+    word = clean(str(outcome.get("outcome")))
+    reason, error = outcome.get("reason"), outcome.get("error")
+    docs = [str(view.get("doc")) for view in _views(outcome) if view.get("doc")]
+    parts = [
+        clean(str(outcome.get("topic") or "-")).ljust(_TOPIC_WIDTH),
+        clean(str(outcome.get("messageId") or "-")),
+        *([", ".join(map(clean, docs))] if docs else []),
+        *([f"({clean(str(reason))})"] if reason and reason != word else []),
+        *([clean(str(error))] if error else []),
+    ]
+    took = outcome.get("latencyMs")
+    if isinstance(took, int | float):
+        parts.append(f"{took:.1f} ms")
+    return f"{time.ljust(12)}  ", word.ljust(_OUTCOME_WIDTH), "  " + "  ".join(parts)
+
+
+def _views(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+    views = outcome.get("views")
+    return [view for view in views if isinstance(view, dict)] if isinstance(views, list) else []
+
+
+def _decoded(message: Message) -> dict[str, Any]:
+    try:
+        value = json.loads(message.data)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise _Foreign("the server sent an event that is no JSON object: it is no Millpond")
+    return value
+
+
+def _token(settings: Settings) -> dict[str, str]:
+    token = settings.admin_token
+    if token is None:
+        return {}
+    if not token.isascii() or not token.isprintable():
+        raise SettingsError("ADMIN_TOKEN", "(secret)", "must be printable ASCII text to be sent as a header")
+    return {"authorization": f"Bearer {token}"}
+
+
+def _told(error: Refused) -> Exception:
+    if error.status == 401:
+        return SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
+    if error.status == 404:
+        return exits.Unreachable(
+            f"{error}; its Millpond is older than this command, or --url names another service"
+        )
+    return error

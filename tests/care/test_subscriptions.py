@@ -1,0 +1,184 @@
+"""Subscriptions as the broker has them, against specification 004 and our settings: on Pub/Sub's emulator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from broker.support import Broker
+from millpond.care.examination import examine
+from millpond.care.findings import Finding, State
+
+DAY_S = 86_400
+PUSH_URL = "https://pond.example/pubsub/push"
+ACCOUNT = "push@p.iam.gserviceaccount.com"
+GUARD = {"PUSH_AUDIENCE": PUSH_URL, "PUSH_SERVICE_ACCOUNT": ACCOUNT}
+
+
+class Clinic:
+    """Subscriptions of one topic, and what is found about them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.topic = broker.topic("ticks")
+        self.graves = broker.topic("ticks.dlq")
+        broker.subscription("ticks.dlq", self.graves)
+
+    def subscribe(self, name: str, **changes: Any) -> None:
+        """As our Terraform makes them, but for the changes; None leaves a setting out."""
+        usual: dict[str, Any] = {
+            "ack_deadline_seconds": 60,
+            "message_retention_duration": Duration(seconds=7 * DAY_S),
+            "retry_policy": {"minimum_backoff": Duration(seconds=10), "maximum_backoff": Duration(seconds=600)},
+            "dead_letter_policy": {"dead_letter_topic": self.graves, "max_delivery_attempts": 20},
+            "expiration_policy": {},
+        }
+        wanted = {key: value for key, value in {**usual, **changes}.items() if value is not None}
+        self.broker.subscription(name, self.topic, **wanted)
+
+    def examine(self, *names: str, **environment: str) -> list[Finding]:
+        known = {"GCP_PROJECT": self.broker.project, "STORE": "memory", **environment}
+        found = asyncio.run(examine(known, {}, names))
+        return [finding for finding in found if finding.check == "subscription"]
+
+
+@pytest.fixture
+def clinic(pubsub_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clinic]:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", pubsub_emulator)
+    broker = Broker(project, pubsub_emulator)
+    yield Clinic(broker)
+    broker.close()
+
+
+def push(url: str = PUSH_URL, **changes: Any) -> dict[str, Any]:
+    token = {"service_account_email": ACCOUNT, "audience": PUSH_URL}
+    return {"push_endpoint": url, "oidc_token": token, **changes}
+
+
+def texts(findings: Sequence[Finding], state: State) -> list[str]:
+    return [finding.found for finding in findings if finding.state is state]
+
+
+def test_subscriptions_as_our_terraform_makes_them(clinic: Clinic) -> None:
+    """Found by ROUTES, SUBSCRIPTION_TOPIC_MAP and --subscription, by id and by path, each once; all are fine."""
+    clinic.subscribe("pushed", push_config=push())
+    clinic.subscribe("pulled")
+    clinic.subscribe("mapped")
+    routes = '{"pushed": {"kind": "market-ticks", "topic": "ticks"}}'
+    path = f"projects/{clinic.broker.project}/subscriptions/pulled"
+    found = clinic.examine(path, "pushed", ROUTES=routes, SUBSCRIPTION_TOPIC_MAP='{"mapped": "ticks"}', **GUARD)
+    assert [finding.state for finding in found] == [State.OK] * 3, found
+    assert [finding.found.split(":")[0] for finding in found] == ["pushed", "mapped", "pulled"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "environment", "state", "words"),
+    [
+        ({"push_config": push("https://pond.example/push")}, {}, State.PROBLEM, "where nothing takes messages"),
+        ({"push_config": push("http://pond.example/pubsub/push")}, {}, State.WARNING, "without TLS"),
+        ({"push_config": {"push_endpoint": PUSH_URL}}, {}, State.WARNING, "without a token"),
+        ({"push_config": {"push_endpoint": PUSH_URL}}, GUARD, State.PROBLEM, "401 for all"),
+        (
+            {"push_config": push(oidc_token={"service_account_email": ACCOUNT, "audience": PUSH_URL + "/"})},
+            GUARD,
+            State.PROBLEM,
+            "PUSH_AUDIENCE is",
+        ),
+        (
+            {"push_config": push(oidc_token={"service_account_email": "x@y.z", "audience": PUSH_URL})},
+            GUARD,
+            State.PROBLEM,
+            "PUSH_SERVICE_ACCOUNT is",
+        ),
+        ({"push_config": push(no_wrapper={"write_metadata": False})}, {}, State.PROBLEM, "without metadata"),
+        ({"retry_policy": None}, {}, State.WARNING, "no retry policy"),
+        (
+            {"retry_policy": {"minimum_backoff": Duration(seconds=1), "maximum_backoff": Duration(seconds=60)}},
+            {},
+            State.WARNING,
+            "retries after 1 to 60 s",
+        ),
+        ({"dead_letter_policy": None}, {}, State.WARNING, "no dead-letter policy"),
+        ({"dead_letter_policy": None}, {"POISON_POLICY": "native"}, State.PROBLEM, "sent for ever"),
+        ({"ack_deadline_seconds": 10}, {}, State.WARNING, "its ack deadline is 10 s"),
+        (
+            {"push_config": push(), "ack_deadline_seconds": 10},
+            {"FIRESTORE_RETRY_MAX_TOTAL_S": "12"},
+            State.WARNING,
+            "it sends again while we still try",
+        ),
+        ({}, {"RECEIPT_TTL_DAYS": "3"}, State.WARNING, "keeps messages for 7 days"),
+        ({"expiration_policy": {"ttl": Duration(seconds=31 * DAY_S)}}, {}, State.WARNING, "after 31 days"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_each_way_to_be_wrong(
+    clinic: Clinic, changes: dict[str, Any], environment: dict[str, str], state: State, words: str
+) -> None:
+    """One change from what is fine is one finding, that says what and what to do."""
+    clinic.subscribe("ticks-sub", **changes)
+    (found,) = clinic.examine("ticks-sub", **environment)
+    assert found.state is state
+    assert found.found.startswith("ticks-sub: ")
+    assert words in found.found
+    assert found.advice
+
+
+def test_attempts_beyond_what_is_usual(clinic: Clinic) -> None:
+    """Specification 004's 5 to 10 and our own 20 are fine; a hundred deliveries of poison are not."""
+    for attempts in (5, 10, 100):
+        policy = {"dead_letter_topic": clinic.graves, "max_delivery_attempts": attempts}
+        clinic.subscribe(f"after-{attempts}", dead_letter_policy=policy)
+    found = clinic.examine("after-5", "after-10", "after-100")
+    assert [finding.state for finding in found] == [State.OK, State.OK, State.WARNING]
+
+
+def test_dead_letters_that_nobody_would_get(clinic: Clinic) -> None:
+    """A topic keeps nothing for subscriptions it does not have: what is given up would be lost."""
+    lonely = clinic.broker.topic("lonely.dlq")
+    policy = {"dead_letter_topic": lonely, "max_delivery_attempts": 10}
+    clinic.subscribe("loses", dead_letter_policy=policy)
+    (found,) = clinic.examine("loses")
+    assert (found.state, "nobody subscribes to" in found.found) == (State.PROBLEM, True)
+
+
+def test_a_topic_that_is_gone(clinic: Clinic) -> None:
+    """Nothing arrives any more, and nothing else says so."""
+    clinic.subscribe("orphan")
+    clinic.broker.publisher.delete_topic(topic=clinic.topic)
+    assert any("its topic is gone" in text for text in texts(clinic.examine("orphan"), State.PROBLEM))
+
+
+def test_a_subscription_that_is_not_there(clinic: Clinic) -> None:
+    """A name mistyped in ROUTES; the others are looked at all the same."""
+    clinic.subscribe("there")
+    found = clinic.examine("not-there", "there")
+    assert [finding.state for finding in found] == [State.PROBLEM, State.OK]
+    assert "there is no subscription" in found[0].found
+
+
+def test_a_broker_that_does_not_answer(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say: no problem of the subscription, and no traceback."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")
+    (found,) = clinic.examine("ticks-sub")
+    assert found.state is State.UNCHECKED
+
+
+def test_a_project_nobody_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id alone means nothing without GCP_PROJECT, and no service is asked."""
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
+    found = asyncio.run(examine({"STORE": "memory"}, {}, ["ticks-sub"]))
+    assert any("its project is not known" in text for text in texts(found, State.UNCHECKED))
+
+
+def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say, the login is the advice, and no service is asked."""
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
+    found = asyncio.run(examine({"STORE": "memory", "GCP_PROJECT": "p"}, {}, ["ticks-sub"]))
+    (unknown,) = [finding for finding in found if finding.check == "subscription"]
+    assert (unknown.state, unknown.advice) == (State.UNCHECKED, "gcloud auth application-default login")

@@ -1,0 +1,119 @@
+"""`millpond demo`: alive within two seconds, honest about what it checks, and level when it is over."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import httpx
+import msgspec
+import pytest
+
+from cli.shell import Shell
+
+LINE = re.compile(
+    r"([\d,]+) delivered, ([\d,]+) duplicates, ([\d,]+) out of order, ([\d,]+) poison, "
+    r"(\d+) documents different from the fold \(checked live\)"
+)
+
+
+class Demo:
+    def __init__(self, shell: Shell, *arguments: str) -> None:
+        self._out = shell.folder / "demo.out"
+        with self._out.open("wb") as out:
+            self.process = shell.start(
+                *("demo", "--port", "0", "--rate", "150", *arguments), stdout=out, stderr=subprocess.STDOUT
+            )
+        self.url = str(self.until(lambda: re.search(r" serves (\S+) ", self.shown), 20)[1])
+
+    @property
+    def shown(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def lines(self) -> list[list[int]]:
+        return [[int(n.replace(",", "")) for n in found.groups()] for found in LINE.finditer(self.shown)]
+
+    def until(self, look: Callable[[], Any], within_s: float) -> Any:
+        give_up_at = time.monotonic() + within_s
+        while not (found := look()):
+            assert time.monotonic() < give_up_at, self.shown
+            assert self.process.poll() is None, self.shown
+            time.sleep(0.05)
+        return found
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(timeout=10)
+
+
+def collections(url: str) -> dict[str, int]:
+    answer = httpx.get(f"{url}/api/collections").json()
+    return {found["collection"]: found["docs"] for found in answer["collections"]}
+
+
+@pytest.mark.parametrize("store", ["sqlite", "memory"])
+def test_the_demo_is_alive_within_two_seconds_and_level_at_the_end(shell: Shell, store: str) -> None:
+    """Every read model has documents, mishaps happen, the fold agrees while it runs, and `verify` afterwards."""
+    demo = Demo(shell, *(["--store", "memory"] if store == "memory" else []))
+    alive = {"ops_services", "ingest_pipelines", "market_ticks_latest", "market_bars_1m", "trade_signals"}
+    demo.until(lambda: alive <= collections(demo.url).keys(), 2)
+    demo.until(lambda: "flow_runs" in collections(demo.url), 10)
+    outcomes = demo.until(lambda: _all_outcomes(demo.url), 30)
+    assert outcomes["applied"] > 100
+    demo.until(lambda: len(demo.lines) >= 2, 15)
+    assert demo.end() == 0
+    delivered, duplicates, out_of_order, poison, different = demo.lines[-1]
+    assert delivered > 500
+    assert min(duplicates, out_of_order, poison) > 0
+    assert different == 0
+    if store == "sqlite":
+        report = shell.ok("verify", "--json").json
+        assert (report["different"], report["notCheckable"]) == (0, 0)
+        assert report["documents"] > 300
+        assert len(shell.ok("dlq", "list", "--json").json["letters"]) > 0
+
+
+def _all_outcomes(url: str) -> dict[str, int] | None:
+    topics = httpx.get(f"{url}/api/stats").json()["topics"]
+    counts: dict[str, int] = {}
+    for outcomes in topics.values():
+        for outcome, n in outcomes.items():
+            counts[outcome] = counts.get(outcome, 0) + n
+    wanted = {"applied", "duplicate", "stale_ignored", "poison"}
+    return counts if wanted <= counts.keys() else None
+
+
+def test_a_document_changed_behind_its_back_is_told(shell: Shell) -> None:
+    """The check can fail: a bar that no event touches any more is changed in the file, and the line says so."""
+    demo = Demo(shell)
+    demo.until(lambda: collections(demo.url).get("market_bars_1m", 0) > 200, 10)
+    _damage(shell.store)
+    demo.until(lambda: any(line[-1] == 1 for line in demo.lines), 30)
+    assert demo.end() == 1
+    assert shell.run("verify").code == 1
+
+
+def _damage(store: Path) -> None:
+    connection = apsw.Connection(str(store))
+    connection.set_busy_timeout(5_000)
+    row, body = connection.execute(
+        "SELECT rowid, body FROM documents WHERE collection = 'market_bars_1m' ORDER BY id LIMIT 1"
+    ).fetchone()
+    changed = msgspec.msgpack.encode({**msgspec.msgpack.decode(body), "close": 1.0})
+    connection.execute("UPDATE documents SET body = ? WHERE rowid = ?", (changed, row))
+    connection.close()
+
+
+def test_what_the_demo_cannot_do_is_said_in_one_line(shell: Shell) -> None:
+    for environment, named in (({"EVENT_LOG": "off"}, "EVENT_LOG"), ({"PORT": "x"}, "PORT")):
+        ran = shell.run("demo", env=environment)
+        assert ran.code == 2
+        assert named in ran.err
+        assert ran.err.count("\n") == 1
