@@ -1,7 +1,7 @@
 # Everything a newcomer needs. `make help` lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run install test proof prove mutants check format lock bench bench-cloud clean
+.PHONY: help run demo install test proof prove mutants check format lock bench bench-cloud clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,6 +16,9 @@ help: ## list the targets
 
 run: install ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
 	@exec $(BIN)/millpond serve
+
+demo: install ## the same on a lively made-up feed, every document checked live (PORT, HOST, STORE)
+	@exec $(BIN)/millpond demo
 
 install: $(VENV)/.installed ## set up .venv with the millpond command (instant when nothing changed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results import CONNECTIONS, Check, Results, Throughput
+from benchmarks.results import CONNECTIONS, Check, Results, Round, Throughput
 
 Rows = list[Sequence[str]]
 CHECK_HEAD = ("", "check", "target", "measured")
@@ -75,6 +75,8 @@ def _figures(results: Results) -> Rows:
         ("processor time per message, empty handler", f"{_medians(found, 'empty', 'server_us_per_message')} µs"),
         ("commits, all full rounds", f"{sum(r.commits or 0 for r in found.of('full')):,}"),
         ("messages per commit", f"{found.messages_per_commit:.1f}"),
+        ("durable path, dashboard closed, round by round", _speeds(results.watched.closed)),
+        ("durable path, dashboard open, round by round", _speeds(results.watched.open)),
         (f"bounded generator, {exact.sent:,} messages", f"{exact.per_second:,.0f} messages/s"),
         ("the same again, all duplicates", f"{exact.again_per_second:,.0f} messages/s"),
     ]
@@ -87,6 +89,10 @@ def _figures(results: Results) -> Rows:
             )
         )
     return rows
+
+
+def _speeds(rounds: Iterable[Round]) -> str:
+    return ", ".join(f"{found.per_second:,.0f}" for found in rounds) + " messages/s"
 
 
 def _medians(found: Throughput, server: str, *fields: str) -> str:

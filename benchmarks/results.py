@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,8 @@ RATIO_MIN = 0.5
 TICKS = 1_000
 TICK_WRITES_MAX = 50
 MEMORY_GROWTH_MAX = 0.20
+# What is left of the throughput while the dashboard is open.
+WATCHED_RATIO_MIN = 0.90
 # Above this share of its core the generator may be what was measured.
 GENERATOR_CPU_MAX = 0.90
 # Below this share of its core the empty handler was held up by something else, which would flatter the ratio.
@@ -137,6 +140,41 @@ class Throughput(msgspec.Struct):
         ]
 
 
+class Watched(msgspec.Struct):
+    """The durable path while nobody looks, and with the dashboard open in a browser, in turns on one server."""
+
+    closed: list[Round]
+    open: list[Round]
+    # What the pages asked for in the open rounds, and received of the live stream.
+    requests: int
+    samples: int
+
+    @property
+    def ratio(self) -> float:
+        return _median(self.open) / _median(self.closed)
+
+    def checks(self) -> list[Check]:
+        bad = sum(found.not_ok for found in (*self.closed, *self.open))
+        return [
+            Check(
+                "durable path with the dashboard open / closed",
+                f"≥ {WATCHED_RATIO_MIN}",
+                f"{self.ratio:.3f}",
+                self.ratio >= WATCHED_RATIO_MIN,
+            ),
+            Check(
+                "while it was open: steps received by the page, answers other than 200",
+                "> 0, 0",
+                f"{self.samples}, {bad}",
+                self.samples > 0 and bad == 0,
+            ),
+        ]
+
+
+def _median(rounds: Sequence[Round]) -> float:
+    return float(statistics.median(found.per_second for found in rounds))
+
+
 class Exact(msgspec.Struct):
     """Exactly so many messages from the bounded generator, then the same ones again."""
 
@@ -247,10 +285,11 @@ class Results(msgspec.Struct):
     versions: dict[str, str]
     sizes: Sizes
     throughput: Throughput
+    watched: Watched
     exact: Exact
     coalescing: Coalescing
     memory: Memory | None
 
     def checks(self) -> list[Check]:
-        parts = (self.throughput, self.exact, self.coalescing, self.memory)
+        parts = (self.throughput, self.watched, self.exact, self.coalescing, self.memory)
         return [check for part in parts if part is not None for check in part.checks()]

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import counted, machine, report, sections, throughput, wrk
+from benchmarks import counted, dashboard, machine, report, sections, throughput, wrk
 from benchmarks.messages import Runs
 from benchmarks.processes import ROOT, BenchError, choose_cores
 from benchmarks.results import FULL, QUICK, Results
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         wrk.find()
+        dashboard.find_browser()
         results = _measure(quick=options.quick, skip_memory=options.skip_memory)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
@@ -61,6 +62,8 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
         described = machine.describe(folder, cores)
         say(f"Throughput: {sizes.rounds} rounds of {sizes.round_s} s for each of the three servers")
         speed = throughput.measure(bench)
+        say(f"Dashboard: {sizes.rounds} rounds of {sizes.round_s} s with it closed, and as many with it open")
+        watched = dashboard.measure(bench)
         say(f"Exactness: {sizes.exact:,} messages, then the same again")
         exact = counted.exact(bench)
         say("Coalescing: ticks of one symbol")
@@ -76,6 +79,7 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
         versions=machine.versions(),
         sizes=sizes,
         throughput=speed,
+        watched=watched,
         exact=exact,
         coalescing=coalescing,
         memory=memory,
@@ -85,6 +89,7 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
 def _figures(results: Results) -> dict[str, Any]:
     figures: dict[str, Any] = msgspec.to_builtins(results)
     figures["ratio"] = results.throughput.ratio
+    figures["watched_ratio"] = results.watched.ratio
     figures["messages_per_commit"] = results.throughput.messages_per_commit
     figures["memory_growth"] = results.memory.growth if results.memory is not None else None
     figures["checks"] = msgspec.to_builtins(results.checks())

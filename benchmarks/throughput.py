@@ -32,13 +32,13 @@ def measure(bench: Bench) -> Throughput:
                 raise BenchError("the empty handler is not what answers on the empty server")
         answer_bytes = len(full.post(PUSH_PATH, body))
         for server, path in ((empty, EMPTY_PATH), (route, EMPTY_PATH), (full, PUSH_PATH)):
-            _send(bench, server, path, sizes.warm_up_s)
+            send(bench, server, path, sizes.warm_up_s)
         rounds = []
         for number in range(1, sizes.rounds + 1):
             for found in (
                 _load(bench, "empty", empty, EMPTY_PATH),
                 _load(bench, "route", route, EMPTY_PATH),
-                _load_durable(bench, full),
+                load_durable(bench, full),
             ):
                 rounds.append(found)
                 say(
@@ -48,7 +48,7 @@ def measure(bench: Bench) -> Throughput:
     return Throughput(rounds, len(EMPTY_ANSWER), answer_bytes)
 
 
-def _load_durable(bench: Bench, server: Server) -> Round:
+def load_durable(bench: Bench, server: Server) -> Round:
     entries = sum(server.log_entries().values())
     commits = server.metric("millpond_commits_total")
     found = _load(bench, "full", server, PUSH_PATH)
@@ -63,7 +63,7 @@ def _load(bench: Bench, name: Literal["empty", "route", "full"], server: Server,
     time.sleep(_PAUSE_S)
     core = bench.cores.server
     began, cpu_s, busy_s = time.perf_counter(), server.cpu_s(), core_busy_s(core)
-    sent = _send(bench, server, path, bench.sizes.round_s)
+    sent = send(bench, server, path, bench.sizes.round_s)
     elapsed, cpu_s, busy_s = time.perf_counter() - began, server.cpu_s() - cpu_s, core_busy_s(core) - busy_s
     return Round(
         server=name,
@@ -80,5 +80,5 @@ def _load(bench: Bench, name: Literal["empty", "route", "full"], server: Server,
     )
 
 
-def _send(bench: Bench, server: Server, path: str, seconds: int) -> wrk.Sent:
+def send(bench: Bench, server: Server, path: str, seconds: int) -> wrk.Sent:
     return wrk.run(server.address, bench.runs.next(), seconds=seconds, connections=CONNECTIONS, path=path)

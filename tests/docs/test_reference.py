@@ -17,10 +17,16 @@ from millpond.letters import in_store
 from millpond.log import MessageLine
 from millpond.metrics import Metrics
 from millpond.model import Delivery
+from millpond.refold.jobs import Rebuilds
 from millpond.route import Item
 from millpond.service import Service
 from millpond.web.api import Api
+from millpond.web.artifacts import Artifacts
 from millpond.web.flow_api import FlowApi
+from millpond.web.letters_api import LettersApi
+from millpond.web.live_api import LiveApi
+from millpond.web.pages import Pages
+from millpond.web.rebuild_api import RebuildApi
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "millpond"
@@ -41,6 +47,7 @@ def test_every_metric_is_listed() -> None:
     metrics = Metrics()
     metrics.watch("millpond_waiting_messages", "", lambda: 0)
     metrics.watch("millpond_flow_steps_running", "", lambda: 0)
+    metrics.watch("millpond_letters", "", lambda: 0)
     rendered = set(re.findall(r"^# TYPE (\S+)", metrics.render().decode(), flags=re.MULTILINE))
     named = {word.partition("{")[0] for word in listed(page("logs-and-metrics.md"))}
     assert {word for word in named if word.startswith("millpond_")} == rendered
@@ -61,7 +68,12 @@ def test_every_field_of_a_letter_is_listed() -> None:
 def test_every_path_is_listed() -> None:
     """The API's paths are in the table of endpoints."""
     text = page("http-api.md")
-    routes = [*Api(cast("Service", None)).routes(), *FlowApi(cast("Flow", None)).routes()]
+    nobody = cast("Service", None)
+    routes = [
+        *(*Api(nobody).routes(), *LettersApi(nobody).routes(), *LiveApi(nobody).routes(), *Pages().routes()),
+        *(*FlowApi(cast("Flow", None)).routes(), *RebuildApi(cast("Rebuilds", None), keeps_log=True).routes()),
+        *Artifacts(Path()).routes(),
+    ]
     paths = [EVENTS_PATH, *(route.path for route in routes)]
     assert [path for path in paths if not re.search(rf"`[A-Z]+ {re.escape(path)}`", text)] == []
 

@@ -1,0 +1,95 @@
+"""What it costs that somebody looks: the durable path with the dashboard closed and open in Chromium, in turns.
+
+The browser shares the load generator's core, and gives way to it: drawing is the business of somebody else's
+machine, and what is measured is what the pages' streams and requests cost the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.client import PUSH_PATH
+from benchmarks.processes import BenchError, Server
+from benchmarks.results import Round, Watched
+from benchmarks.setting import Bench, say
+from benchmarks.throughput import load_durable, send
+
+# The two that ask for most: charts over everything, and the documents that change all the time.
+_PAGES = ("#/", "#/models")
+_STEPS_HELD = "import('/static/live.js').then(({live}) => live.state === 'live' ? live.series.at.length : 0)"
+# Until a page that was opened has everything it begins with.
+_SETTLE_MS = 3_000
+
+
+def find_browser() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        raise BenchError("Chromium is missing, in which the dashboard is opened: apt install chromium")
+    return found
+
+
+def measure(bench: Bench) -> Watched:
+    watched = Watched([], [], 0, 0)
+    with bench.server("watched") as server, _browser(bench.folder) as browser:
+        send(bench, server, PUSH_PATH, bench.sizes.warm_up_s)
+        for number in range(1, bench.sizes.rounds + 1):
+            watched.closed.append(_told(number, "closed", load_durable(bench, server)))
+            with _open_pages(browser, server, watched):
+                watched.open.append(_told(number, "open", load_durable(bench, server)))
+    return watched
+
+
+@contextlib.contextmanager
+def _browser(folder: Path) -> Iterator[Any]:
+    # Not at the top: only this part needs it.
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        polite = folder / "browser"
+        polite.write_text(f'#!/bin/sh\nexec nice -n 19 "{find_browser()}" "$@"\n')
+        polite.chmod(0o755)
+        browser = playwright.chromium.launch(executable_path=polite, args=arguments)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def _open_pages(browser: Any, server: Server, watched: Watched) -> Iterator[None]:
+    """Both pages, each in a window of its own, so that none of them is hidden and sleeps."""
+    contexts = [browser.new_context() for _ in _PAGES]
+    pages = []
+
+    def count() -> None:
+        watched.requests += 1
+
+    try:
+        for context, path in zip(contexts, _PAGES, strict=True):
+            page = context.new_page()
+            page.on("request", lambda _: count())
+            page.goto("http://{}:{}/{}".format(*server.address, path))
+            page.wait_for_timeout(_SETTLE_MS)
+            pages.append(page)
+        yield
+        watched.samples += sum(_samples(page) for page in pages)
+    finally:
+        for context in contexts:
+            context.close()
+
+
+def _samples(page: Any) -> int:
+    """How many steps of the live stream the page holds; none where it is not live."""
+    return int(page.evaluate(_STEPS_HELD))
+
+
+def _told(number: int, what: str, found: Round) -> Round:
+    shares = f"server {found.server_cpu:4.0%}   wrk {found.generator_cpu:4.0%}"
+    say(f"  round {number} {what:6} {found.per_second:8,.0f}/s   {shares}")
+    return found
