@@ -35,6 +35,7 @@ DRAIN_GRACE_S = 1.5
 # A document, its log entry and its receipt, against the bytes of the message that caused them.
 _WEIGHT_PER_BYTE = 3
 _WEIGHT_FIXED = 1_024
+_RESERVED_LOOK_S = 0.01
 
 
 class Undertaker(Protocol):
@@ -268,7 +269,11 @@ class Engine:
                 self._abandon()
                 return
             self._pump()
-            await asyncio.wait([*self._running, *self._digging], timeout=left_s)
+            if self._running or self._digging:
+                await asyncio.wait([*self._running, *self._digging], timeout=left_s)
+            else:
+                # What waits is reserved by somebody, who gives it back or is out of time with it.
+                await asyncio.sleep(min(left_s, _RESERVED_LOOK_S))
 
     def _abandon(self) -> None:
         """Somebody hangs, and we must go: what may or may not have been stored comes again."""

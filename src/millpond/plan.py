@@ -225,9 +225,21 @@ def _decide_tally(
     except Exception as error:
         raise ViewError(view.name, error) from error
     newest = stored is None or target.stamp > stored
-    document["source"] = target.source if newest else source
+    document["source"] = _counted(target.source if newest else source, current)
     document = _stamped_now(target, document, now)
     return Verdict(Outcome.APPLIED, "applied", document, target.stamp if newest else stored)
+
+
+def _counted(source: Document | None, current: Document | None) -> Document:
+    """A tally says how many events it has counted, so that it can be told whether the log holds all of them.
+
+    One that was begun by somebody else does not know, and never says.
+    """
+    held = (current or {}).get("source")
+    before = held.get("events") if isinstance(held, dict) else None
+    if current is None:
+        before = 0
+    return {**(source or {}), "events": before + 1} if isinstance(before, int) else dict(source or {})
 
 
 def _duplicate_reason(target: Target, known: Document) -> str:

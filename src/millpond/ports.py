@@ -62,9 +62,6 @@ class Catalog(Protocol):
         An entry may come again, and a replayed one comes a second time; none is left out.
         """
 
-    async def log_is_whole(self) -> bool:
-        """Whether nothing that was ever appended has been deleted since, as far as the store can tell."""
-
     async def sweep(self, now: int, events_before: int | None) -> int:
         """Delete what has expired, and log entries older than `events_before`; how many."""
 

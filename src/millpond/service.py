@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from millpond import timestamps
+from millpond.batch import CACHE_TRUST_S
 from millpond.engine import Engine, Undertaker
 from millpond.errors import StoreError, missing_extra
 from millpond.flow.service import Flow
@@ -19,7 +20,7 @@ from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Ref, Result
 from millpond.ports import StoreWithCatalog
-from millpond.refold.jobs import Rebuilds
+from millpond.refold.jobs import Opening, Rebuilds
 from millpond.refold.preview import Preview, preview_letters
 from millpond.refold.rebuild import Rebuild
 from millpond.route import Router
@@ -110,10 +111,15 @@ class Service:
         )
         self.watch = Watch(metrics=self.metrics, store=store, log=self.log, waiting=lambda: self.engine.waiting)
 
-    def rebuild(self, view_name: str) -> Rebuild | None:
-        """The rebuild of a view, to be begun; None where no such view is loaded."""
+    def rebuild(self, view_name: str) -> Opening | None:
+        """The rebuild of a view, to be opened; None where no such view is loaded."""
         view = next((view for view in self.views if view.name == view_name), None)
-        return None if view is None else Rebuild(self.engine, self.store, view)
+        if view is None:
+            return None
+        # An embedded store has no other instances; elsewhere they act on what they read for as long as they try.
+        shared = self.settings.store == FIRESTORE
+        settle_s = self.engine.rules.retry_total_max_s + CACHE_TRUST_S if shared else 0.0
+        return Rebuild.open(self.engine, self.store, view, others_settle_s=settle_s)
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> dict[str, Any]:
         """What replaying these letters, in this order, would lead to. Nothing is written."""
@@ -166,7 +172,7 @@ class Service:
 
     async def drain(self) -> None:
         """Take nothing more, and finish what was accepted, or give it back."""
-        await self.rebuilds.stop()
+        await self.rebuilds.drop()
         await asyncio.gather(self.engine.drain(), self.flow.drain())
 
     async def close(self) -> None:

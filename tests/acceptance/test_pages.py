@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from acceptance.support import Server, Start
+from millpond.metrics import Metrics
+from millpond.model import Outcome
+from millpond.watch.history import STEPS_MAX, History
+from millpond.web.pages import read_pages
 
 STATIC = Path(__file__).parents[2] / "src" / "millpond" / "web" / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
@@ -45,6 +51,35 @@ def test_a_page_comes_with_what_it_may_do(server: Server, path: str) -> None:
     assert known.headers["content-security-policy"] == POLICY
     head = server.http.head(path)
     assert (head.status_code, head.content, head.headers) == (200, b"", headers)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "compressed"),
+    [("gzip", True), ("br, GZIP", True), ("identity", False), ("", False), ("gzip;q=0", False), ("*", False)],
+)
+def test_pages_are_compressed_for_who_says_so(server: Server, accepted: str, compressed: bool) -> None:
+    """The same content under the same tag; nobody gets what he did not ask for."""
+    response = server.http.get("/static/app.css", headers={"accept-encoding": accepted})
+    assert (response.headers.get("content-encoding") == "gzip") is compressed
+    assert response.content == (STATIC / "app.css").read_bytes()
+    assert response.headers["vary"] == "accept-encoding"
+
+
+def test_even_with_a_long_history_the_first_view_is_small() -> None:
+    """All files as they are sent, and the longest history of a busy server."""
+    pages = read_pages(STATIC)
+    metrics = Metrics()
+    history = History(metrics, lambda: 63)
+    dice = random.Random(1)
+    for number in range(STEPS_MAX):
+        for outcome in Outcome:
+            metrics.messages["topic", outcome, "reason"] += dice.randrange(20_000)
+        metrics.message_seconds.observe(dice.expovariate(50))
+        metrics.commits += dice.randrange(900)
+        metrics.messages_per_commit.total += dice.randrange(90_000)
+        history.sample(1_794_000_000.1 + 2 * number)
+    sent = sum(len(page.compressed) for page in pages.values())
+    assert len(msgspec.json.encode(history.shown())) + sent < 150_000
 
 
 def test_tags_are_of_the_content(server: Server) -> None:

@@ -14,8 +14,9 @@ from millpond.model import Committed, Delete, Delivery, Document, Put, Ref, Resu
 from millpond.ports import StoreWithCatalog
 from millpond.receipts import Receipts
 from millpond.refold.comparison import Report
+from millpond.refold.fold import open_scratch
 from millpond.refold.rebuild import Rebuild
-from millpond.refold.verify import Verifier, open_scratch
+from millpond.refold.verify import Verifier
 from millpond.route import Router
 from millpond.stores.memory import MemoryStore
 from millpond.view import View
@@ -33,6 +34,7 @@ class Works:
             view.name = view.name or view.collection
         self.store = MemoryStore() if store is None else store
         self.now = NOW
+        self.held = contextlib.AsyncExitStack()
         self.receipts: Receipts = _SETTINGS.engine_rules().receipts
         self.router = Router(chosen, _SETTINGS.route_rules())
         self.letters = StoredLetters(self.store, keep=10**15, wall_clock=lambda: self.now)
@@ -54,9 +56,11 @@ class Works:
             verifier = await Verifier.begin(self.store, self.router, self.receipts, scratch, lambda: self.now)
             return await verifier.check()
 
-    def rebuild(self, view: str) -> Rebuild:
+    async def rebuild(self, view: str) -> Rebuild:
         (found,) = (known for known in self.router.views if known.name == view)
-        return Rebuild(self.engine, self.store, found)
+        return await self.held.enter_async_context(
+            Rebuild.open(self.engine, self.store, found, others_settle_s=0.01)
+        )
 
     async def document(self, path: str) -> Document | None:
         (found,) = await self.store.read([ref(path)])
@@ -87,6 +91,7 @@ async def working(
     try:
         yield works
     finally:
+        await works.held.aclose()
         await works.engine.drain()
 
 

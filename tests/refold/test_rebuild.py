@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from common.pond import NOW, SECOND, Orders, at, delivery, order
+from common.pond import NOW, SECOND, at, delivery
 from millpond import Event, Latest, Merge, Tally
 from millpond.model import Delivery, Document, Outcome
-from millpond.refold import rebuild as rebuild_module
-from millpond.refold.comparison import NOT_IN_LOG
-from millpond.refold.rebuild import NO_EVENT
-from millpond.refold.scope import SHADOW
+from millpond.refold.comparison import NO_EVENT, NOT_IN_LOG
 from millpond.stores.sqlite import SqliteStore
 from refold.folding import Works, working
 
@@ -70,19 +67,9 @@ class Passes(Tally):
         }
 
 
-@pytest.fixture(autouse=True)
-def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other instance remembers anything here."""
-    monkeypatch.setattr(rebuild_module, "_CACHES_S", 0.01)
-
-
 def door(message_id: str, state: str, at_s: float, name: str = "d", **more: Any) -> Delivery:
     payload = {"topic": "doors", "door": name, "state": state, "at": at(at_s), "room": "hall", **more}
     return delivery(payload, message_id, at_s)
-
-
-async def shadows(works: Works) -> list[str]:
-    return [name for name, _ in await works.store.collections() if name.startswith(SHADOW)]
 
 
 async def is_level(works: Works) -> bool:
@@ -94,14 +81,12 @@ def test_a_view_that_is_right_is_left_alone() -> None:
     async def story() -> None:
         async with working([Doors()]) as works:
             await works.take(door("1", "open", 1), door("2", "shut", 2))
-            rebuild = works.rebuild("doors")
+            rebuild = await works.rebuild("doors")
             report = await rebuild.fold()
             assert (report.documents, report.equal, report.entries, report.listed) == (1, 1, 2, [])
             (before,) = await works.store.list_documents("doors", 10, None)
             assert await rebuild.swap() == 0
             assert await works.store.list_documents("doors", 10, None) == [before]
-            await rebuild.clear()
-            assert await shadows(works) == []
 
     asyncio.run(story())
 
@@ -111,7 +96,7 @@ def test_a_view_that_was_changed_is_folded_anew() -> None:
         async with working([Doors()]) as works:
             await works.take(door("1", "open", 1), door("2", "shut", 2), door("3", "open", 3, "other"))
         async with working([DoorsWithRoom()], works.store) as later:
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             report = await rebuild.fold()
             assert [(found.doc, found.fields) for found in report.listed] == [
                 ("doors/d", ["room"]),
@@ -135,7 +120,7 @@ def test_an_order_that_was_changed_may_lower_a_stamp() -> None:
         async with working([DoorsByVersion()], works.store) as later:
             # Remembers the old stamp, which is greater than any to come.
             await later.take(door("3", "stale", 0, changed=at(1)))
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             await rebuild.fold()
             assert await rebuild.swap() == 1
             assert (await later.document("doors/d") or {})["state"] == "open"
@@ -158,11 +143,10 @@ def test_a_view_that_was_just_added_is_filled(view: type[Any]) -> None:
             await works.take(*sent)
         async with working([old, new := view()], works.store) as later:
             await later.take(door("4", "ajar", 4))
-            rebuild = later.rebuild(new.name)
+            rebuild = await later.rebuild(new.name)
             report = await rebuild.fold()
             assert report.differences
             await rebuild.swap()
-            await rebuild.clear()
             assert await is_level(later)
             after = await later.store.list_documents(new.collection, 10, None)
             # A republished copy as well: with another message id, but the same event.
@@ -192,7 +176,7 @@ def test_what_the_log_did_not_decide_is_never_lowered_nor_removed() -> None:
             await works.put("doors/by-hand", {"state": "unknown"})
         async with working([DoorsWithRoom()], works.store) as later:
             later.now = works.now
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             report = await rebuild.fold()
             assert [found.doc for found in report.listed] == ["doors/another"]
             assert dict(report.uncheckable) == {NOT_IN_LOG: 2}
@@ -215,7 +199,7 @@ def test_a_document_no_event_makes_any_more_stays() -> None:
         async with working([Doors()]) as works:
             await works.take(door("1", "open", 1))
         async with working([Renamed()], works.store) as later:
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             report = await rebuild.fold()
             assert dict(report.uncheckable) == {NO_EVENT: 1}
             assert await rebuild.swap() == 1
@@ -235,7 +219,7 @@ def test_events_that_a_view_finds_invalid_are_told_and_left_out() -> None:
         async with working([Doors()]) as works:
             await works.take(door("1", "open", 1, floor=3), door("2", "shut", 2))
         async with working([Strict()], works.store) as later:
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             report = await rebuild.fold()
             assert dict(report.unfolded) == {"floor is missing": 1}
             await rebuild.swap()
@@ -255,26 +239,11 @@ def test_a_view_with_a_bug_swaps_nothing_it_cannot_fold() -> None:
         async with working([Doors()]) as works:
             await works.take(door("1", "open", 1), door("2", "shut", 2))
         async with working([Buggy()], works.store) as later:
-            rebuild = later.rebuild("doors")
+            rebuild = await later.rebuild("doors")
             report = await rebuild.fold()
             assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
             assert await rebuild.swap() == 0
             assert (await later.document("doors/d") or {})["state"] == "shut"
-
-    asyncio.run(story())
-
-
-def test_what_an_interrupted_rebuild_left_is_cleared_by_the_next() -> None:
-    async def story() -> None:
-        async with working([Orders(), Doors()]) as works:
-            await works.take(order("o1", 5, 1), door("1", "open", 1))
-            await works.rebuild("sales").fold()
-            assert await shadows(works) == [f"{SHADOW}ops_dedupe", f"{SHADOW}sales"]
-            rebuild = works.rebuild("doors")
-            await rebuild.fold()
-            assert await shadows(works) == [f"{SHADOW}doors"]
-            await rebuild.clear()
-            assert await shadows(works) == []
 
     asyncio.run(story())
 
@@ -305,7 +274,7 @@ def test_live_traffic_goes_on_throughout(view: type[Any], kind: str, tmp_path: P
                     arrived += 1
 
             feeder = asyncio.create_task(traffic())
-            rebuild = later.rebuild(new.name)
+            rebuild = await later.rebuild(new.name)
             await rebuild.fold()
             folded_at = arrived
             await rebuild.swap()
@@ -313,7 +282,6 @@ def test_live_traffic_goes_on_throughout(view: type[Any], kind: str, tmp_path: P
             stopping.set()
             await feeder
             assert folded_at < swapped_at
-            await rebuild.clear()
             assert await is_level(later)
             left_alone = "rooms/hall" if view is Rooms else f"{new.collection}/door 9"
             assert await later.document(left_alone) is not None

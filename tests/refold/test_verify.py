@@ -17,8 +17,9 @@ from core.mill import Mill
 from millpond import DELETE, Event, Latest
 from millpond.model import Delivery, Document, Put, Ref
 from millpond.refold.compare import Kind
-from millpond.refold.comparison import LOG_INCOMPLETE, NOT_IN_LOG, Report
-from millpond.refold.verify import Verifier, open_scratch
+from millpond.refold.comparison import COUNTED_MORE, NOT_IN_LOG, Report
+from millpond.refold.fold import open_scratch
+from millpond.refold.verify import Verifier
 from millpond.stamp import decode_stamp
 from millpond.stores.memory import MemoryStore
 from refold.folding import Works, working
@@ -147,7 +148,9 @@ def test_a_field_that_went_back_in_a_merged_document_is_found() -> None:
     asyncio.run(story())
 
 
-def test_an_event_counted_twice_is_found() -> None:
+def test_an_event_counted_twice_is_not_taken_for_right() -> None:
+    """Nothing tells it from an event the log has lost; but nobody calls it equal."""
+
     async def story() -> None:
         async with working([Orders()]) as works:
             await works.take(order("o1", 5, 1))
@@ -155,8 +158,8 @@ def test_an_event_counted_twice_is_found() -> None:
                 await works.delete(receipt.ref.path)
         async with working([Orders()], works.store) as other:
             await other.take(order("o1-again", 5, 1))
-            (found,) = (await other.verify()).listed
-            assert (found.kind, found.fields) == (Kind.DIFFERENT, ["count", "sum"])
+            report = await other.verify()
+            assert (report.listed, dict(report.uncheckable)) == ([], {COUNTED_MORE: 1})
 
     asyncio.run(story())
 
@@ -175,7 +178,7 @@ def test_documents_older_than_the_log_are_not_checkable() -> None:
             await works.put("ops_services/dev__old", {"status": "ok", "lastHeartbeatAt": "2020-01-01T00:00:00Z"})
             report = await works.verify()
             assert report.listed == []
-            assert dict(report.uncheckable) == {NOT_IN_LOG: 4, LOG_INCOMPLETE: 1}
+            assert dict(report.uncheckable) == {NOT_IN_LOG: 4, COUNTED_MORE: 1}
             assert set(report.uncheckable_docs) == {
                 *("market_ticks_latest/SPY", "market_ticks/t1", "trade_signals/s1", "sales/d1"),
                 "ops_services/dev__old",

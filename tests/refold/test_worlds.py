@@ -8,7 +8,8 @@ import pytest
 
 from millpond.model import Put
 from millpond.refold.comparison import Report
-from millpond.refold.verify import Verifier, open_scratch
+from millpond.refold.fold import open_scratch
+from millpond.refold.verify import Verifier
 from millpond.route import Router
 from millpond.sim.facts import START, draw_messages
 from millpond.sim.instance import settings_of

@@ -35,7 +35,7 @@ def test_a_step_is_what_was_gained() -> None:
     assert step.outcomes == {**dict.fromkeys(OUTCOMES, 0), "applied": 2, "stale_ignored": 1}
     assert (step.commits, step.committed, step.buried, step.waiting) == (1, 3, 5, 3)
     assert (step.signals["push_5xx"], step.signals["transient_errors"], step.signals["stale"]) == (2, 4, 1)
-    assert (step.at, step.letters) == (1_000.123, None)
+    assert (step.at, step.letters) == (1_000.1, None)
     assert step.p50 is not None
     assert 0.001 < step.p50 <= 0.0025
     history.letters = 9

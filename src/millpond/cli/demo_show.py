@@ -15,7 +15,8 @@ from millpond.cli.messages import now_us
 from millpond.demo.scene import symbols
 from millpond.errors import MillpondError
 from millpond.flow.registry import charts_can_be_drawn
-from millpond.refold.verify import Verifier, open_scratch
+from millpond.refold.fold import open_scratch
+from millpond.refold.verify import Verifier
 from millpond.service import Service
 
 _CHECK_EVERY_S = 1.0

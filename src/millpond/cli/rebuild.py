@@ -58,24 +58,31 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
     refuse_without_log(settings)
     refuse_memory(settings)
     refuse_missing(settings.store_path)
-    state = asyncio.run(_rebuild(settings, view, yes=yes, as_json=as_json))
+    state = _rebuild(settings, view, yes=yes, as_json=as_json)
+    swapped = state["phase"] == Phase.SWAPPED
     if as_json:
         print_json(state)
-    elif state["phase"] == Phase.SWAPPED:
+    elif swapped:
         print_line(f"Rebuilt {view}; documents written: {state['written']}.")
-    ctx.exit(exits.OK if state["phase"] == Phase.SWAPPED or not state["report"]["different"] else exits.NEGATIVE)
+    ctx.exit(exits.OK if swapped else exits.NEGATIVE)
 
 
-async def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> State:
-    async with _open_workshop(settings, view) as workshop:
-        state = await workshop.fold()
-        report = state["report"]
-        if not as_json:
-            tell_report(report, _FIGURES)
-        if report["different"] and (yes or _approved(report["different"])):
-            return await workshop.swap()
-        await workshop.drop()
-        return state
+def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> State:
+    # The question is asked outside of the event loop, where Ctrl-C is an answer.
+    with asyncio.Runner() as runner:
+        held = contextlib.AsyncExitStack()
+        try:
+            workshop = runner.run(held.enter_async_context(_open_workshop(settings, view)))
+            state = runner.run(workshop.fold())
+            different = state["report"]["different"]
+            if not as_json:
+                tell_report(state["report"], _FIGURES)
+            # Where nothing differs the swap only remembers that the rules of today hold for all of it.
+            if not different or yes or _approved(different):
+                state = runner.run(workshop.swap())
+        finally:
+            runner.run(held.aclose())
+    return state
 
 
 def _approved(different: int) -> bool:
@@ -92,46 +99,42 @@ class Workshop(Protocol):
 
     async def swap(self) -> State: ...
 
-    async def drop(self) -> None: ...
-
 
 @contextlib.asynccontextmanager
 async def _open_workshop(settings: Settings, view: str) -> AsyncIterator[Workshop]:
     address = find_server(settings)
     if address is not None:
         client = admin_client(settings, address, timeout_s=_TIMEOUT_S)
+        workshop = ServerWorkshop(client, view)
         try:
-            yield ServerWorkshop(client, view)
+            yield workshop
         finally:
+            await workshop.leave()
             client.close()
         return
     async with open_service(settings, 1) as service:
-        begun = service.rebuild(view)
-        if begun is None:
+        opening = service.rebuild(view)
+        if opening is None:
             names = ", ".join(sorted(known.name for known in service.views))
             raise exits.NegativeAnswer(f"there is no view {view}: loaded are {names} (--views names your own)")
-        yield OwnWorkshop(begun)
+        async with opening as rebuild:
+            yield OwnWorkshop(rebuild)
 
 
 class OwnWorkshop:
-    def __init__(self, begun: Rebuild) -> None:
-        self._begun = begun
+    def __init__(self, rebuild: Rebuild) -> None:
+        self._rebuild = rebuild
         self._report: State = {}
 
     async def fold(self) -> State:
-        self._report = report_json(await self._begun.fold())
+        self._report = report_json(await self._rebuild.fold())
         return self._state(Phase.FOLDED, None)
 
     async def swap(self) -> State:
-        written = await self._begun.swap()
-        await self._begun.clear()
-        return self._state(Phase.SWAPPED, written)
-
-    async def drop(self) -> None:
-        await self._begun.clear()
+        return self._state(Phase.SWAPPED, await self._rebuild.swap())
 
     def _state(self, phase: Phase, written: int | None) -> State:
-        view, entries = self._begun.view.name, self._begun.entries
+        view, entries = self._rebuild.view.name, self._rebuild.entries
         return {"view": view, "phase": phase, "entries": entries, "report": self._report, "written": written}
 
 
@@ -139,17 +142,22 @@ class ServerWorkshop:
     def __init__(self, client: Client, view: str) -> None:
         self._client = client
         self._path = f"/api/rebuilds/{quote(view, safe='')}"
+        self._begun = False
 
     async def fold(self) -> State:
         await self._ask("POST", self._path)
+        self._begun = True
         return await self._ended()
 
     async def swap(self) -> State:
         await self._ask("POST", f"{self._path}/swap")
         return await self._ended()
 
-    async def drop(self) -> None:
-        await self._ask("DELETE", self._path)
+    async def leave(self) -> None:
+        """The server need not keep what it folded for us."""
+        if self._begun:
+            with contextlib.suppress(exits.Unreachable, exits.NegativeAnswer):
+                await self._ask("DELETE", self._path)
 
     async def _ended(self) -> State:
         """The state once the server has done what it was asked to do."""

@@ -14,7 +14,8 @@ from millpond.cli.output import print_json, progress
 from millpond.cli.reports import tell_report
 from millpond.refold.comparison import Report
 from millpond.refold.describe import report_json
-from millpond.refold.verify import Verifier, open_scratch
+from millpond.refold.fold import open_scratch
+from millpond.refold.verify import Verifier
 from millpond.route import Router
 from millpond.settings import Settings
 from millpond.views import load_views

@@ -7,6 +7,7 @@ document is not checkable, and never called wrong.
 from __future__ import annotations
 
 import enum
+import math
 from typing import Any
 
 import msgspec
@@ -22,6 +23,9 @@ from millpond.view import Merge, Tally, View
 _OWN_CLOCK = frozenset({"ingestedAt"})
 _FIELDS_SHOWN_MAX = 20
 _NO_VIEW = View()
+_ABSENT = object()
+# Sums of the same fractions in another order.
+_SUMS_APART = 1e-9
 
 
 class Kind(enum.StrEnum):
@@ -60,10 +64,34 @@ def is_expired(document: Document | None, now: int) -> bool:
 
 
 def differing_fields(view: View | None, stored: Document, folded: Document) -> list[str]:
-    """The fields that differ. Of a tally, its source depends on which copy came first, and says nothing."""
-    ignored = _OWN_CLOCK | {"source"} if isinstance(view, Tally) else _OWN_CLOCK
-    names = sorted(stored.keys() | folded.keys())
-    return [name for name in names if name not in ignored and not _same(stored.get(name), folded.get(name))]
+    """The fields that differ.
+
+    Of a tally, its source depends on which copy came first, and sums of fractions on the order they came in. Of a
+    merged document, what no event has given was there before.
+    """
+    ignored = _OWN_CLOCK | ({"source"} if isinstance(view, Tally) else set())
+    if isinstance(view, Merge):
+        ignored |= unheld_fields(stored) - folded.keys()
+    tolerance = _SUMS_APART if isinstance(view, Tally) else 0.0
+    names = sorted((stored.keys() | folded.keys()) - ignored)
+    return [name for name in names if not _same(stored.get(name, _ABSENT), folded.get(name, _ABSENT), tolerance)]
+
+
+def unheld_fields(merged: Document) -> set[str]:
+    """Fields of a merged document that no event gave: somebody else's, from before."""
+    source = merged.get("source")
+    groups = source.get("stamps") if isinstance(source, dict) else None
+    if not isinstance(groups, list):
+        return set()
+    held = {name for group in groups if isinstance(group, dict) for name in group.get("fields") or ()}
+    return merged.keys() - held - {"source", *_OWN_CLOCK}
+
+
+def counted_events(tally: Document) -> int | None:
+    """How many events a tally says it has counted."""
+    source = tally.get("source")
+    events = source.get("events") if isinstance(source, dict) else None
+    return events if isinstance(events, int) else None
 
 
 def compare(view: View | None, doc: str, stored: Document | None, folded: Document | None) -> Difference | None:
@@ -89,12 +117,14 @@ def compare(view: View | None, doc: str, stored: Document | None, folded: Docume
 
 
 def deciding_stamps(view: View | None, stored: Document) -> list[StampParts]:
-    """The stamps a document says it was made from: of a merged one, whichever hold a field. None, if in doubt."""
+    """The stamps a document carries: of a merged one, whichever hold a field. None where it is not one of ours."""
     source = stored.get("source")
-    groups = source.get("stamps") if isinstance(source, dict) and isinstance(view, Merge) else None
+    if not isinstance(source, dict):
+        return []
+    groups = source.get("stamps") if isinstance(view, Merge) else None
     try:
-        stamps = [group["stamp"] for group in groups] if isinstance(groups, list) else [_stamp(view, stored)]
-        return [decode_stamp(stamp) for stamp in stamps if stamp is not None]
+        stamps = [group["stamp"] for group in groups] if isinstance(groups, list) else [source["stamp"]]
+        return [decode_stamp(stamp) for stamp in stamps]
     except (ValueError, TypeError, KeyError, AttributeError):
         return []
 
@@ -117,12 +147,16 @@ def _name(view: View | None) -> str | None:
     return None if view is None else view.name
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: Any, other: Any, tolerance: float = 0.0) -> bool:
     """Equal in value and in type: 1, 1.0 and true are three things in a document. NaN is itself."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+        return one.keys() == other.keys() and all(
+            _same(value, other[name], tolerance) for name, value in one.items()
+        )
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - NaN
+        return len(one) == len(other) and all(_same(*pair, tolerance) for pair in zip(one, other, strict=True))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=tolerance) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)

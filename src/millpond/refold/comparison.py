@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from millpond.model import Document, Ref, Snapshot
-from millpond.ports import Catalog, Store, StoreWithCatalog
-from millpond.refold.compare import Difference, Kind, compare, deciding_stamps, is_expired
+from millpond.model import Document, LogEntry, Outcome, Ref, Snapshot
+from millpond.ports import Catalog, StoreWithCatalog
+from millpond.refold.compare import Difference, Kind, compare, counted_events, deciding_stamps, is_expired
 from millpond.refold.fold import Fold
-from millpond.stamp import StampParts
 from millpond.view import Tally, View
 
 _PAGE = 200
@@ -20,7 +19,9 @@ _LOOKS_MAX = 10
 # Kept and shown; all of them are counted.
 LISTED_MAX = 1_000
 NOT_IN_LOG = "the event that decided it is not in the log"
-LOG_INCOMPLETE = "part of the log has been deleted, so more may have been counted than it says"
+BEFORE_THE_VIEW = "its event came into the log before this view took it into account: rebuild the view"
+COUNTED_MORE = "it has counted events that are not in the log"
+NO_EVENT = "no event in the log makes it any more: it stays as it is"
 RESTLESS = "it kept changing while it was looked at"
 
 
@@ -68,23 +69,13 @@ class Judge:
     """Says of one document whether it is as it should be. Asks the store only about what is not."""
 
     def __init__(
-        self,
-        store: StoreWithCatalog,
-        fold: Fold,
-        folds: Store,
-        now: int,
-        *,
-        view_of: Callable[[str], View | None],
-        place: Callable[[Ref], Ref] = lambda ref: ref,
+        self, store: StoreWithCatalog, fold: Fold, now: int, view_of: Callable[[str], View | None]
     ) -> None:
-        """`folds` holds what was folded, each document at its `place`; `view_of` tells a collection's view."""
+        """`view_of` tells a collection's view."""
         self._store = store
         self._fold = fold
-        self._folds = folds
-        self._view_of = view_of
-        self._place = place
         self._now = now
-        self._whole: bool | None = None
+        self._view_of = view_of
 
     async def judge(self, pair: Pair) -> Verdict:
         view = self._view_of(pair.ref.collection)
@@ -95,50 +86,96 @@ class Judge:
         unsure = self._fold.unsure.get(pair.ref.path)
         if unsure is not None:
             return unsure
-        if isinstance(view, Tally) and not await self._log_is_whole():
-            return LOG_INCOMPLETE
-        if stored is None or found.kind is Kind.BEHIND:
+        if isinstance(view, Tally):
+            return _judge_tally(found, stored, pair.folded)
+        if stored is None or view is None or found.kind is Kind.BEHIND:
             return found
-        return found if await self._log_holds(deciding_stamps(view, stored)) else NOT_IN_LOG
+        return await self._ask_the_log(view, found, pair)
 
-    async def look_again(self, ref: Ref) -> tuple[Pair, Verdict]:
-        """The verdict on a document that did not change while the log was read to its end."""
+    async def look_again(self, refs: Sequence[Ref]) -> AsyncIterator[tuple[Pair, Verdict]]:
+        """The verdicts on documents that did not change while the log was read to its end."""
         for _ in range(_LOOKS_MAX):
-            (before,) = await self._store.read([ref])
+            before = await self._store.read(refs)
             await self._fold.catch_up(self._store)
-            (folded,) = await self._folds.read([self._place(ref)])
-            (after,) = await self._store.read([ref])
-            pair = Pair(ref, after, folded.data)
-            if before.version == after.version:
-                return pair, await self.judge(pair)
-        return pair, RESTLESS
+            folded = await self._fold.scratch.read(refs)
+            after = await self._store.read(refs)
+            restless: list[Pair] = []
+            for old, theirs, new in zip(before, folded, after, strict=True):
+                pair = Pair(new.ref, new, theirs.data)
+                if old.version == new.version:
+                    yield pair, await self.judge(pair)
+                else:
+                    restless.append(pair)
+            refs = [pair.ref for pair in restless]
+            if not refs:
+                return
+        for pair in restless:
+            yield pair, RESTLESS
 
-    async def _log_holds(self, stamps: Iterable[StampParts]) -> bool:
-        """Whether the log holds every event that gave the document something.
-
-        It keeps a message id once, so of a copy that was published again under the same id it knows nothing.
-        """
-        known = [
-            any(
-                entry.delivery.publish_time == stamp.publish_time
+    async def _ask_the_log(self, view: View, found: Difference, pair: Pair) -> Verdict:
+        """Whether the log holds every event that gave the document something, and the fold has seen them."""
+        assert pair.stored.data is not None  # noqa: S101 - what is not there was not decided by anybody
+        scope = self._fold.scope
+        deciding: list[LogEntry] = []
+        for stamp in deciding_stamps(view, pair.stored.data):
+            # The log keeps a message id once: of a copy published again under the same id it knows nothing.
+            entries = [
+                entry
                 for entry in await self._store.find_events(stamp.message_id)
-            )
-            for stamp in stamps
-        ]
-        return bool(known) and all(known)
+                if entry.delivery.publish_time == stamp.publish_time and entry.result.outcome is not Outcome.POISON
+            ]
+            if not entries:
+                return NOT_IN_LOG
+            if not any(view.name in scope.views(entry) for entry in entries):
+                return BEFORE_THE_VIEW
+            deciding += entries
+        if not deciding:
+            return NOT_IN_LOG
+        if await self._fold.add(deciding):
+            # Clocks that differ, or a commit that took long: it had not come yet where the log was read.
+            (folded,) = await self._fold.scratch.read([pair.ref])
+            return await self.judge(pair._replace(folded=folded.data))
+        if found.kind is Kind.EXTRA and all(scope.is_rebuilt(entry, view.name) for entry in deciding):
+            return NO_EVENT
+        return found
 
-    async def _log_is_whole(self) -> bool:
-        if self._whole is None:
-            self._whole = await self._store.log_is_whole()
-        return self._whole
+
+def _judge_tally(found: Difference, stored: Document | None, folded: Document | None) -> Verdict:
+    """A tally is wrong only where the log holds at least as many events as it has counted."""
+    mine = 0 if stored is None else counted_events(stored)
+    theirs = 0 if folded is None else counted_events(folded)
+    if mine is None or theirs is None or mine > theirs:
+        return COUNTED_MORE
+    return msgspec.structs.replace(found, kind=Kind.BEHIND) if 0 < mine < theirs else found
 
 
-async def side_by_side(
-    store: Catalog, collection: str, folds: Catalog, fold_collection: str
-) -> AsyncIterator[Pair]:
-    """Every document that is in either, by id."""
+async def compare_all(judge: Judge, pairs: AsyncIterator[Pair], *, again: bool) -> Report:
+    """Judge every pair; with `again`, what differs is looked at a second time, many at once."""
+    report = Report()
+    suspects: list[Ref] = []
+    async for pair in pairs:
+        verdict = await judge.judge(pair)
+        if again and isinstance(verdict, Difference):
+            suspects.append(pair.ref)
+        else:
+            report.add(pair, verdict)
+        if len(suspects) == _PAGE:
+            await _settle(judge, suspects, report)
+            suspects = []
+    if suspects:
+        await _settle(judge, suspects, report)
+    return report
+
+
+async def _settle(judge: Judge, suspects: Sequence[Ref], report: Report) -> None:
+    async for pair, verdict in judge.look_again(suspects):
+        report.add(pair, verdict)
+
+
+async def side_by_side(store: Catalog, scratch: Catalog, collection: str) -> AsyncIterator[Pair]:
+    """Every document of a collection that is in either, by id."""
     stored = _Walk(store, collection)
-    folded = _Walk(folds, fold_collection)
+    folded = _Walk(scratch, collection)
     mine, theirs = await stored.following(), await folded.following()
     while mine is not None or theirs is not None:
         first = min(found.ref.id for found in (mine, theirs) if found is not None)

@@ -14,6 +14,8 @@ from millpond.refold.comparison import Report
 from millpond.refold.describe import report_json
 from millpond.refold.rebuild import Rebuild
 
+Opening = contextlib.AbstractAsyncContextManager[Rebuild]
+
 
 class Phase(enum.StrEnum):
     FOLDING = "folding"
@@ -26,10 +28,13 @@ class Phase(enum.StrEnum):
 class Job:
     """A rebuild and the task that works on it."""
 
-    def __init__(self, rebuild: Rebuild, log: Log) -> None:
-        self.name = rebuild.view.name
+    def __init__(self, name: str, opening: Opening, log: Log) -> None:
+        self.name = name
         self.phase = Phase.FOLDING
-        self._rebuild = rebuild
+        self._opening = opening
+        # Holds what the rebuild needs for as long as there is something to do.
+        self._held = contextlib.AsyncExitStack()
+        self._rebuild: Rebuild | None = None
         self._log = log
         self._report: Report | None = None
         self._written: int | None = None
@@ -44,7 +49,7 @@ class Job:
         return {
             "view": self.name,
             "phase": self.phase,
-            "entries": self._rebuild.entries,
+            "entries": 0 if self._rebuild is None else self._rebuild.entries,
             "report": None if self._report is None else report_json(self._report),
             "written": self._written,
             "error": self._error,
@@ -54,26 +59,25 @@ class Job:
         self.phase = Phase.SWAPPING
         self._task = self._start(self._swap())
 
-    async def drop(self) -> None:
-        """Stop, and remove the shadow."""
-        await self.stop()
-        await self._rebuild.clear()
-
     async def stop(self) -> None:
+        """Stop, and remove the shadow."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+        await self._held.aclose()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(self._run(work))
 
     async def _fold(self) -> None:
+        self._rebuild = await self._held.enter_async_context(self._opening)
         self._report = await self._rebuild.fold()
         self.phase = Phase.FOLDED
 
     async def _swap(self) -> None:
+        assert self._rebuild is not None  # noqa: S101 - it was folded
         self._written = await self._rebuild.swap()
-        await self._rebuild.clear()
+        await self._held.aclose()
         self.phase = Phase.SWAPPED
         self._log.note("NOTICE", "a view was rebuilt", view=self.name, documents_written=self._written)
 
@@ -91,26 +95,23 @@ class Job:
 class Rebuilds:
     """The one rebuild there may be."""
 
-    def __init__(self, make: Callable[[str], Rebuild | None], log: Log) -> None:
-        """`make` gives the rebuild of a view by its name; None where no such view is loaded."""
-        self._make = make
+    def __init__(self, open_rebuild: Callable[[str], Opening | None], log: Log) -> None:
+        """`open_rebuild` opens the rebuild of a view by its name; None where no such view is loaded."""
+        self._open = open_rebuild
         self._log = log
         self.job: Job | None = None
 
-    def begin(self, name: str) -> Job | None:
+    async def begin(self, name: str) -> Job | None:
         """Begin to fold; None where there is no such view. Nothing else may be under way."""
-        rebuild = self._make(name)
-        if rebuild is None:
+        opening = self._open(name)
+        if opening is None:
             return None
-        self.job = Job(rebuild, self._log)
+        await self.drop()
+        self.job = Job(name, opening, self._log)
         return self.job
 
     async def drop(self) -> None:
-        if self.job is not None:
-            await self.job.drop()
-            self.job = None
-
-    async def stop(self) -> None:
-        """At the end: what is under way is begun anew some other time, from the log."""
-        if self.job is not None:
-            await self.job.stop()
+        """Also at the end: what is under way is begun anew some other time, from the log."""
+        job, self.job = self.job, None
+        if job is not None:
+            await job.stop()

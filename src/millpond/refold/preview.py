@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from millpond.errors import WriteRefused
 from millpond.letters.describe import replay_answer, untried_answer
 from millpond.letters.in_store import COLLECTION, StoredLetters
 from millpond.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
@@ -17,6 +18,7 @@ from millpond.plan import plan, refs_of
 from millpond.ports import Store
 from millpond.receipts import Receipts
 from millpond.route import RECEIPT_COLLECTION, Item, Router
+from millpond.shape import encode_document
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -40,20 +42,28 @@ class Preview:
     async def replay(self, letters: Sequence[tuple[str, Delivery]], now: int) -> list[dict[str, Any]]:
         """What would become of each letter, in the words of a replay's answer."""
         items = [self._router.route(delivery, now, replay=True) for _, delivery in letters]
-        fine = [item for item in items if item.fault is None]
-        snapshots = await self._look(fine)
-        planned = plan(fine, snapshots, now, self._receipts)
-        for write in planned.writes:
-            if isinstance(write, Put):
-                self._after[write.ref] = Snapshot(write.ref, write.base, write.data)
-        results = iter(planned.results)
-        answers = []
-        for (letter_id, _), item in zip(letters, items, strict=True):
-            result = next(results) if item.fault is None else _buried_again(item, item.fault)
-            if result.error is not None and item.fault is None:
-                result = _buried_again(item, result.error)
-            answers.append(replay_answer(letter_id, result))
-        return answers
+        await self._look(items)
+        return [
+            replay_answer(letter_id, self._replay(item, now))
+            for (letter_id, _), item in zip(letters, items, strict=True)
+        ]
+
+    def _replay(self, item: Item, now: int) -> Result:
+        if item.fault is not None:
+            return _buried_again(item, item.fault)
+        snapshots = {ref: self._after.get(ref) or self._before[ref] for ref in refs_of(item)[0]}
+        planned = plan([item], snapshots, now, self._receipts)
+        (result,) = planned.results
+        if result.error is not None:
+            return _buried_again(item, result.error)
+        puts = [write for write in planned.writes if isinstance(write, Put)]
+        try:
+            for put in puts:
+                encode_document(put.ref, put.data, checked=put.checked)
+        except WriteRefused as refusal:
+            return _buried_again(item, refusal)
+        self._after.update((put.ref, Snapshot(put.ref, put.base, put.data)) for put in puts)
+        return result
 
     def changes(self) -> list[Change]:
         """Every document that would be written, as it is and as it would be."""
@@ -63,11 +73,10 @@ class Preview:
             if ref.collection != RECEIPT_COLLECTION and after.data is not None
         ]
 
-    async def _look(self, items: Sequence[Item]) -> dict[Ref, Snapshot]:
-        refs = list({ref: None for item in items for ref in refs_of(item)[0]})
+    async def _look(self, items: Sequence[Item]) -> None:
+        refs = {ref: None for item in items if item.fault is None for ref in refs_of(item)[0]}
         unknown = [ref for ref in refs if ref not in self._before]
         self._before.update((found.ref, found) for found in await self._store.read(unknown))
-        return {ref: self._after.get(ref) or self._before[ref] for ref in refs}
 
 
 async def preview_letters(
@@ -76,7 +85,7 @@ async def preview_letters(
     """What would become of each, in this order; `not_found` where there is no such letter."""
     opened: list[tuple[str, Delivery]] = []
     told: dict[str, dict[str, Any]] = {}
-    for letter_id in letter_ids:
+    for letter_id in dict.fromkeys(letter_ids):
         found = await letters.open_letter(Ref(COLLECTION, letter_id))
         if found is None:
             told[letter_id] = untried_answer(letter_id, "not_found", "not_found", f"there is no letter {letter_id}")

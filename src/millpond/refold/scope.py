@@ -1,8 +1,8 @@
-"""Which views an entry of the event log is folded for, and where to. Pure.
+"""Which views an entry of the event log is folded for. Pure.
 
 To verify, an event counts for the views that took it into account when it arrived: a view that was added later, or
 a limit of lateness that was changed, makes no stored document wrong. Where a view was rebuilt since, its rules of
-today held for everything until then. To rebuild, one view is folded, by its rules of today, beside its documents.
+today held for everything until then. To rebuild, one view is folded, by its rules of today.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Protocol
 import msgspec
 
 from millpond import timestamps
-from millpond.model import LogEntry, Outcome, Ref, Snapshot
+from millpond.model import LogEntry, Outcome, Snapshot
 from millpond.route import Target
 
 # One document for each view that was rebuilt, with when that was.
 REBUILDS = "ops_rebuilds"
-# Before a collection's name: where its documents are folded to while a view is rebuilt. Reserved.
-SHADOW = "millpond_rebuild_"
 # What an event led to in a view that took it into account.
 _COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 
@@ -34,6 +32,9 @@ class Scope(Protocol):
     def place(self, entry: LogEntry, target: Target) -> Target | None:
         """The target as it is to be folded; None where this view does not take the event into account."""
 
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:
+        """Whether the view goes by its rules of today, whatever was recorded."""
+
 
 class AsRecorded:
     """Every view that took an event into account when it arrived, or was rebuilt since."""
@@ -44,39 +45,39 @@ class AsRecorded:
         self._rebuilt = rebuilt
 
     def views(self, entry: LogEntry) -> frozenset[str]:
-        rebuilt = [name for name, when in self._rebuilt.items() if when >= entry.arrived_at]
+        rebuilt = [name for name in self._rebuilt if self.is_rebuilt(entry, name)]
         return frozenset(recorded_documents(entry)).union(rebuilt)
 
     def place(self, entry: LogEntry, target: Target) -> Target | None:
-        if self._rebuilt.get(target.view.name, -1) >= entry.arrived_at:
+        name = target.view.name
+        if self.is_rebuilt(entry, name):
             return target if target.settled is None else None
-        if target.settled is Outcome.FILTERED:
+        # Another document than the one it went into, since a setting was changed: what that should be nobody knows.
+        elsewhere = recorded_documents(entry).get(name) != target.path
+        if elsewhere or target.settled is Outcome.FILTERED:
             return None
         return msgspec.structs.replace(target, settled=None)
 
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:
+        return self._rebuilt.get(view, -1) >= entry.arrived_at
+
 
 class OneView:
-    """One view, into a shadow of its documents."""
+    """One view, whatever was recorded."""
 
     may_reject = True
 
     def __init__(self, name: str) -> None:
         self._names = frozenset({name})
 
-    def views(self, entry: LogEntry) -> frozenset[str]:  # noqa: ARG002 - whatever was recorded
+    def views(self, entry: LogEntry) -> frozenset[str]:  # noqa: ARG002
         return self._names
 
     def place(self, entry: LogEntry, target: Target) -> Target | None:  # noqa: ARG002
-        if target.settled is not None:
-            return None
-        receipt = target.receipt
-        return msgspec.structs.replace(
-            target, ref=shadow_of(target.ref), receipt=None if receipt is None else shadow_of(receipt)
-        )
+        return target if target.settled is None else None
 
-
-def shadow_of(ref: Ref) -> Ref:
-    return Ref(SHADOW + ref.collection, ref.id)
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:  # noqa: ARG002
+        return True
 
 
 def recorded_documents(entry: LogEntry) -> dict[str, str]:

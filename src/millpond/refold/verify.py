@@ -7,15 +7,12 @@ version stood still while the log was read to its end.
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Self
 
 from millpond.ports import StoreWithCatalog
 from millpond.receipts import Receipts
-from millpond.refold.comparison import Judge, Pair, Report, side_by_side
+from millpond.refold.comparison import Judge, Pair, Report, compare_all, side_by_side
 from millpond.refold.fold import Advance, Fold
 from millpond.refold.scope import REBUILDS, AsRecorded, rebuilt_views
 from millpond.route import RECEIPT_COLLECTION, Router
@@ -27,29 +24,15 @@ _VIEWS_MAX = 1_000
 Choose = Callable[[StoreWithCatalog], AsyncIterator[Pair]]
 
 
-@contextlib.asynccontextmanager
-async def open_scratch() -> AsyncIterator[SqliteStore]:
-    """A store for a fold, on disk: a log may be larger than memory. Gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="millpond-fold-") as folder:
-        scratch = SqliteStore(Path(folder, "fold.db"), keeps_log=False)
-        try:
-            yield scratch
-        finally:
-            await scratch.close()
-
-
 class Verifier:
     """A fold that is kept: each check folds only what has come since the last.
 
     A rebuild in between changes what the fold has to be; whoever keeps one begins anew after it.
     """
 
-    def __init__(
-        self, store: StoreWithCatalog, fold: Fold, scratch: SqliteStore, wall_clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: StoreWithCatalog, fold: Fold, wall_clock: Callable[[], int]) -> None:
         self._store = store
         self._fold = fold
-        self._scratch = scratch
         self._wall_clock = wall_clock
 
     @classmethod
@@ -62,7 +45,7 @@ class Verifier:
         wall_clock: Callable[[], int],
     ) -> Self:
         scope = AsRecorded(rebuilt_views(await store.list_documents(REBUILDS, _VIEWS_MAX, None)))
-        return cls(store, Fold(router, receipts, scratch, scope, at_once=_AT_ONCE), scratch, wall_clock)
+        return cls(store, Fold(router, receipts, scratch, scope, at_once=_AT_ONCE), wall_clock)
 
     async def check(self, advance: Advance = lambda _: None) -> Report:
         """Compare every document with the fold of the whole log."""
@@ -88,27 +71,22 @@ class Verifier:
             await still.close()
 
     async def _compare(self, store: StoreWithCatalog, choose: Choose) -> Report:
-        judge = Judge(store, self._fold, self._scratch, self._wall_clock(), view_of=self._fold.views.get)
-        report = Report()
-        async for pair in choose(store):
-            verdict = await judge.judge(pair)
-            if verdict is not None and store is self._store:
-                pair, verdict = await judge.look_again(pair.ref)  # noqa: PLW2901
-            report.add(pair, verdict)
+        judge = Judge(store, self._fold, self._wall_clock(), self._fold.views.get)
+        report = await compare_all(judge, choose(store), again=store is self._store)
         report.entries, report.unfolded = self._fold.entries, self._fold.unfolded
         return report
 
     async def _everything(self, store: StoreWithCatalog) -> AsyncIterator[Pair]:
         for collection in await self._collections():
-            async for pair in side_by_side(store, collection, self._scratch, collection):
+            async for pair in side_by_side(store, self._fold.scratch, collection):
                 yield pair
 
     async def _touched(self, store: StoreWithCatalog) -> AsyncIterator[Pair]:
         refs = sorted(self._fold.touched or ())
-        stored, folded = await store.read(refs), await self._scratch.read(refs)
+        stored, folded = await store.read(refs), await self._fold.scratch.read(refs)
         for mine, theirs in zip(stored, folded, strict=True):
             yield Pair(mine.ref, mine, theirs.data)
 
     async def _collections(self) -> list[str]:
-        made = {name for name, _ in await self._scratch.collections() if name != RECEIPT_COLLECTION}
+        made = {name for name, _ in await self._fold.scratch.collections() if name != RECEIPT_COLLECTION}
         return sorted(made | self._fold.views.keys())

@@ -95,9 +95,6 @@ class FirestoreStore(FirestoreCatalog):
             ]
             return Committed(versions)
 
-    async def log_is_whole(self) -> bool:
-        return self._log_keep is None
-
     async def still(self) -> None:
         """Not to be had: what reads documents and the log has to live with writes in between."""
 

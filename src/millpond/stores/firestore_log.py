@@ -19,8 +19,9 @@ from millpond.stores.log_body import decode_entry, encode_body
 # Beside the other fields of a document that may have 1 MiB.
 _BODY_BYTES_MAX = 900_000
 _EVENT_ID_CHARS_MAX = 300
-# An entry carries the time its message arrived, and is committed up to so much later.
-_READ_AGAIN_US = 60 * timestamps.SECOND_US
+# An entry carries the time its message arrived, by its instance's clock, and is committed a while later: as far as
+# clocks may differ (MAX_FUTURE_SKEW_S), and as long as a message is tried.
+_READ_AGAIN_US = 360 * timestamps.SECOND_US
 _TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, takewhile
 from typing import Self
 
 from millpond import timestamps
@@ -23,7 +23,6 @@ class MemoryStore:
         # By message and topic, each with its number, which only grow.
         self._log: dict[tuple[str, str], tuple[int, LogEntry]] = {}
         self._numbers = count(1)
-        self._whole = True
         self._version = 0
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
@@ -67,12 +66,10 @@ class MemoryStore:
         return counts
 
     async def read_log(self, after: str | None, limit: int) -> LogPage:
-        rest = [(n, entry) for n, entry in self._log.values() if n > int(after or 0)]
+        # From the end, where whoever reads on has little to go.
+        rest = list(takewhile(lambda numbered: numbered[0] > int(after or 0), reversed(self._log.values())))[::-1]
         page = rest[:limit]
         return LogPage([entry for _, entry in page], str(page[-1][0]) if page else after, len(rest) > limit)
-
-    async def log_is_whole(self) -> bool:
-        return self._whole
 
     async def sweep(self, now: int, events_before: int | None) -> int:
         dead = [ref for ref in self._documents if _expired(self._snapshot(ref).data, now)]
@@ -83,13 +80,11 @@ class MemoryStore:
         ]
         for key in old:
             del self._log[key]
-            self._whole = False
         return len(dead) + len(old)
 
     async def still(self) -> Self:
         copy = type(self)(keeps_log=self.keeps_log)
         copy._documents, copy._log = dict(self._documents), dict(self._log)  # noqa: SLF001 - of our own kind
-        copy._whole = self._whole  # noqa: SLF001
         return copy
 
     async def close(self) -> None:

@@ -44,9 +44,18 @@ class SqliteStore:
     expires_by_itself = False
 
     def __init__(
-        self, path: Path | str, *, keeps_log: bool = True, read_only: bool = False, still: bool = False
+        self,
+        path: Path | str,
+        *,
+        keeps_log: bool = True,
+        read_only: bool = False,
+        still: bool = False,
+        durable: bool = True,
     ) -> None:
-        """With `still` everything is read as it was at this moment; the file's log of writes grows meanwhile."""
+        """With `still` everything is read as it was at this moment; the file's log of writes grows meanwhile.
+
+        Without `durable` it is for what is thrown away anyway.
+        """
         self.keeps_log = keeps_log
         self._path = path
         self._read_only = read_only or still
@@ -55,7 +64,7 @@ class SqliteStore:
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="store-looker")
         try:
             if not self._read_only:
-                self._write_connection = sqlite_schema.open_writer(path)
+                self._write_connection = sqlite_schema.open_writer(path, durable=durable)
             self._look_connection = sqlite_schema.open_reader(path)
             if still:
                 # A transaction sees one moment, and two connections would see two.
@@ -102,10 +111,6 @@ class SqliteStore:
         page = found[:limit]
         position = str(page[-1][0]) if page else after
         return LogPage([sqlite_log.decode_row(row[1:]) for row in page], position, len(found) > limit)
-
-    async def log_is_whole(self) -> bool:
-        ((whole,),) = await self._on(self._looker, self._rows, sqlite_log.IS_WHOLE, ())
-        return bool(whole)
 
     async def sweep(self, now: int, events_before: int | None) -> int:
         return await self._on(self._writer, self._sweep, now, events_before)
@@ -167,7 +172,7 @@ class SqliteStore:
             if applied != len(writes):
                 connection.execute("ROLLBACK")
                 return Conflict(frozenset(w.ref for w in writes if rows.fetch(connection, w.ref)[0] != w.base))
-            sqlite_log.append(connection, log)
+            sqlite_log.append(connection, log, version)
             sqlite_schema.set_last_version(connection, version)
             connection.execute("COMMIT")
         except BaseException:

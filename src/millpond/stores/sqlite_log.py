@@ -14,39 +14,34 @@ from millpond.stores.sqlite_many import execute_many
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
 FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
-# A log that was deleted whole begins to count anew: whoever waits at a number beyond its end starts over.
-PAGE = f"""
-    SELECT seq, {_COLUMNS} FROM events
-    WHERE seq > iif(?1 > (SELECT ifnull(max(seq), 0) FROM events), 0, ?1) ORDER BY seq LIMIT ?2
-"""  # noqa: S608
-IS_WHOLE = "SELECT ifnull(min(seq), 1) = 1 FROM events"
-_INSERT = f"INSERT INTO events({_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
-_INSERT_AT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
+PAGE = f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
+_INSERT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
+# Numbers a commit has for its entries, more than any batch can be.
+_PER_COMMIT = 4_096
 
 
-def append(connection: apsw.Connection, log: Sequence[LogEntry]) -> None:
-    """Append what is not there yet. Must run inside the commit's transaction."""
-    groups: dict[tuple[str, Outcome, bool], list[tuple[Any, ...]]] = {}
-    following = 0
+def append(connection: apsw.Connection, log: Sequence[LogEntry], version: int) -> None:
+    """Append what is not there yet. Must run inside the commit's transaction.
+
+    Numbers are made from the commit's version, which is never used again: whoever reads on from a number misses
+    nothing, whatever is deleted.
+    """
+    groups: dict[tuple[str, Outcome], list[tuple[Any, ...]]] = {}
     seen: set[tuple[str, str]] = set()
+    following = version * _PER_COMMIT
     for entry in log:
         message = (entry.delivery.message_id, entry.topic)
         if message in seen:
             # Grouping by outcome must not let a later copy's entry come first.
             continue
         seen.add(message)
-        row = _encode_row(entry)
         if entry.replay:
-            # Numbered before the poison entry goes: a number used again would be behind whoever reads on.
-            following = following or int(connection.execute("SELECT ifnull(max(seq), 0) + 1 FROM events").get)
-            row = (following, *row)
-            following += 1
             _remove_poison(connection, entry.delivery.message_id)
-        groups.setdefault((entry.topic, entry.result.outcome, entry.replay), []).append(row)
-    # Those that have a number first: the others are given the ones after it.
-    for (topic, outcome, numbered), rows in sorted(groups.items(), key=lambda group: not group[0][2]):
+        groups.setdefault((entry.topic, entry.result.outcome), []).append((following, *_encode_row(entry)))
+        following += 1
+    for (topic, outcome), rows in groups.items():
         before = connection.total_changes()
-        execute_many(connection, _INSERT_AT if numbered else _INSERT, rows)
+        execute_many(connection, _INSERT, rows)
         _count(connection, topic, outcome, connection.total_changes() - before)
 
 

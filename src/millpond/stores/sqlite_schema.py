@@ -40,12 +40,14 @@ MIGRATIONS: Sequence[str] = (
 _BUSY_TIMEOUT_MS = 5_000
 
 
-def open_writer(path: Path | str, migrations: Sequence[str] = MIGRATIONS) -> apsw.Connection:
+def open_writer(
+    path: Path | str, migrations: Sequence[str] = MIGRATIONS, *, durable: bool = True
+) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     # NORMAL would lose acknowledged commits at a power cut.
-    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
     connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
     connection.execute("PRAGMA cache_size = -65536")
     _upgrade(connection, migrations, path)

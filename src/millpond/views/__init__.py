@@ -13,7 +13,7 @@ from types import ModuleType
 
 from millpond.errors import SettingsError
 from millpond.modules import import_module
-from millpond.refold.scope import REBUILDS, SHADOW
+from millpond.refold.scope import REBUILDS
 from millpond.settings import Settings
 from millpond.view import METHOD_OF_KIND, Latest, Merge, Tally, View
 from millpond.views import bars, ops, pipelines, signals, ticks
@@ -54,8 +54,6 @@ def _check(views: Sequence[View], settings: Settings) -> None:
         if not isinstance(view.time, str):
             view.time = tuple(view.time)
         problem = _problem_of(view, root, settings)
-        if problem is None and root.startswith(SHADOW):
-            problem = f"writes to {root}: collections that begin with {SHADOW} are where views are rebuilt"
         if problem is None and root in taken:
             problem = f"writes to {root}, which is taken: one collection belongs to one view"
         if problem is not None:

@@ -66,7 +66,7 @@ class History:
             self._last,
             reading,
             bounds=self._metrics.message_seconds.bounds,
-            at=round(at, 3),
+            at=round(at, 1),
             waiting=self._waiting(),
             letters=self.letters,
         )
@@ -81,7 +81,7 @@ class History:
             "stepSeconds": STEP_S,
             "at": _newest(columns.at),
             "outcomes": {name: _newest(column) for name, column in columns.outcomes.items()},
-            **{name: _newest(getattr(columns, name)) for name in _SHOWN},
+            **{name: [_short(value) for value in _newest(getattr(columns, name))] for name in _SHOWN},
         }
 
 
@@ -91,4 +91,9 @@ def _newest(column: Sequence[Any]) -> list[Any]:
 
 def shown_step(step: Step) -> dict[str, Any]:
     """One step under the names of `History.shown`."""
-    return {"at": step.at, "outcomes": step.outcomes, **{name: getattr(step, name) for name in _SHOWN}}
+    return {"at": step.at, "outcomes": step.outcomes, **{name: _short(getattr(step, name)) for name in _SHOWN}}
+
+
+def _short(value: float | None) -> float | None:
+    """Three digits of a latency are plenty: a page is sent nine hundred of them."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value

@@ -28,7 +28,7 @@ class RebuildApi:
         if under_way is not None and under_way.busy:
             text = f"{under_way.name} is being rebuilt: wait until that is done, or drop it"
             raise RequestFault(409, "rebuild_under_way", text)
-        job = self._rebuilds.begin(name)
+        job = await self._rebuilds.begin(name)
         if job is None:
             text = f"no view {name} is loaded in this server: `millpond views` lists them, VIEWS names your own"
             raise RequestFault(404, "not_found", text)
