@@ -1,0 +1,88 @@
+// One letter, opened: what arrived, why it was buried, and its payload as text.
+
+import { getJson } from "./api.js";
+import { html } from "./dom.js";
+import { age, bytes, moment } from "./format.js";
+import { chip } from "./marks.js";
+import { sentenceOf } from "./reasons.js";
+import { toEvent } from "./routes.js";
+import { block, mono, said } from "./text.js";
+import { tree } from "./tree.js";
+
+const REPLACED = "\ufffd";
+
+export async function openLetter(place, id, { back, work, signal }) {
+  place.setAttribute("aria-busy", "true");
+  let content;
+  try {
+    const letter = await getJson(`/api/letters/${encodeURIComponent(id)}`, signal);
+    content = opened(letter, back, work);
+  } catch (error) {
+    if (signal.aborted) return;
+    const text = error.status === 404 ? "This letter is gone: it was purged, or has expired." : error.message;
+    content = html("section.sheet", html("h2", "Letter"), html("p", said(text)), html("a.button", { href: back }, "Back to the list"));
+  }
+  place.removeAttribute("aria-busy");
+  place.replaceChildren(content);
+  const heading = content.querySelector("h2");
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: matchMedia("(min-width: 70rem)").matches });
+}
+
+function opened(letter, back, work) {
+  return html("section.sheet.letter", { "aria-label": "Open letter" },
+    html("div.head", html("h2", mono(letter.messageId, 80)), html("a", { href: back }, "Close")),
+    html("p.fault", html("b", said(letter.reason)), " ", sentenceOf(letter.reason)),
+    letter.error && html("p.error", said(letter.error, 1_000)),
+    html("div.actions",
+      html("button", { type: "button", onclick: () => work.preview([letter.id]) }, "What would replay change?"),
+      html("button.primary", { type: "button", onclick: () => work.replay([letter.id]) }, "Replay…"),
+      html("a.button", { href: toEvent(letter.messageId) }, "Its life")),
+    html("h3", "Envelope"),
+    html("dl.facts.rows", envelope(letter).map(([name, value]) => html("div", html("dt", name), html("dd", value)))),
+    attributes(letter.attributes),
+    html("h3", "Payload ", html("span.note", bytes(letter.size ?? 0))),
+    payload(letter.data ?? ""));
+}
+
+function envelope(letter) {
+  return [
+    ["letter", mono(letter.id, 120)],
+    ["topic", letter.topic ? said(letter.topic) : "none found"],
+    ["event type", letter.eventType ? said(letter.eventType) : "–"],
+    letter.view && ["view", said(letter.view)],
+    ["subscription", letter.subscription ? mono(letter.subscription) : "–"],
+    ["published", moment(letter.publishTime)],
+    ["buried", [moment(letter.buriedAt), " (", age(letter.buriedAt), ")"]],
+    ["expires", letter.expireAt ? age(letter.expireAt) : "–"],
+    letter.deliveryAttempt !== null && ["delivery attempt", String(letter.deliveryAttempt)],
+    letter.orderingKey && ["ordering key", mono(letter.orderingKey)],
+    ["error type", said(letter.errorType ?? "–")],
+    ["replays", letter.replays ? [String(letter.replays), ", last ", chip(letter.replayOutcome), " ", age(letter.replayedAt)] : "none"],
+  ].filter(Boolean);
+}
+
+function attributes(text) {
+  const found = parsed(text);
+  if (!found || !Object.keys(found).length) return null;
+  return [html("h3", "Attributes"), tree(found)];
+}
+
+/** As text, whatever it is: indented where it is JSON, and with a word of warning where bytes were lost. */
+function payload(text) {
+  if (text === "") return html("p.note", "It is empty.");
+  const found = parsed(text);
+  return [
+    text.includes(REPLACED) && html("p.note", "Bytes that are not UTF-8 are shown as ", REPLACED, "; the letter holds them as they were."),
+    block(found === undefined ? text : JSON.stringify(found, null, 2)),
+  ];
+}
+
+function parsed(text) {
+  try {
+    const found = JSON.parse(text);
+    return found !== null && typeof found === "object" ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,221 @@
+// The dead letters: groups, filters, a page of the list, and what is open or selected. Only a page is ever in the DOM.
+
+import { getJson, query } from "./api.js";
+import { html, render } from "./dom.js";
+import { counted, whole } from "./format.js";
+import { isTyping } from "./keys.js";
+import { GROUPS_LAG_MS, keepFresh, live } from "./live.js";
+import { openLetter } from "./letter.js";
+import { letterRows } from "./letter_rows.js";
+import { Work } from "./letter_work.js";
+import { pager } from "./pager.js";
+import { to } from "./routes.js";
+import { Selection } from "./selection.js";
+import { scrollBox, tableHead } from "./table.js";
+import { said, visible } from "./text.js";
+import { staleNotice } from "./trouble.js";
+
+const PAGE = 50;
+const FILTERS = ["reason", "view", "topic", "replayed"];
+// They outlive a visit to another page: work goes on, and what was selected stays so.
+const selection = new Selection();
+const work = new Work();
+
+export async function show(page) {
+  const letters = new Letters(page);
+  page.title("Dead letters");
+  await letters.start();
+  return (route) => letters.reroute(route);
+}
+
+class Letters {
+  #page;
+  #route;
+  #groups = { total: 0, groups: [] };
+  #list = { letters: [], next: null };
+  #parts = {
+    groups: html("section.sheet.letter-groups"),
+    list: html("div"),
+    bar: html("div.selection-bar", { role: "group", "aria-label": "Selected letters" }),
+    open: html("div.open-letter"),
+    work: html("div"),
+    notices: html("div"),
+  };
+  #reload;
+
+  constructor(page) {
+    this.#page = page;
+    this.#route = page.route;
+  }
+
+  async start() {
+    const { signal, element } = this.#page;
+    const { groups, list, bar, open, work: workPlace, notices } = this.#parts;
+    element.append(html("h1", "Dead letters"),
+      html("p.lead", "Messages that can never succeed, kept whole. Mend the cause, replay, then purge."),
+      notices, workPlace, groups, html("div.columns.letters", html("section.sheet.wide.letter-list", list, bar), open));
+    list.addEventListener("click", (event) => event.target.matches("input[type=checkbox]") && this.#tick(event.target, event.shiftKey));
+    document.addEventListener("keydown", (event) => this.#key(event), { signal });
+    selection.addEventListener("change", () => this.#drawSelection(), { signal });
+    work.attach(workPlace, signal, () => this.#reload());
+    this.#reload = keepFresh({
+      signal, load: () => this.#load(),
+      touches: (changed) => changed.letters, lagMs: GROUPS_LAG_MS,
+      onError: (error) => render(notices, staleNotice(error)),
+    });
+    await this.#load();
+    await this.#showOpen();
+  }
+
+  reroute(route) {
+    const before = this.#route;
+    this.#route = route;
+    this.#draw();
+    const sameList = FILTERS.concat("after").every((name) => before.query[name] === route.query[name]);
+    if (!sameList) this.#load().catch((error) => this.#page.fail(error));
+    if (before.parts[0] !== route.parts[0]) this.#showOpen();
+    return true;
+  }
+
+  #filters() {
+    return Object.fromEntries(FILTERS.map((name) => [name, this.#route.query[name]]));
+  }
+
+  async #load() {
+    const route = this.#route;
+    const asked = query({ ...this.#filters(), limit: PAGE, after: route.query.after });
+    const { signal } = this.#page;
+    const [groups, list] = await Promise.all([getJson("/api/letters/groups", signal), getJson(`/api/letters${asked}`, signal)]);
+    if (route !== this.#route && query({ ...this.#filters(), limit: PAGE, after: this.#route.query.after }) !== asked) return;
+    [this.#groups, this.#list] = [groups, list];
+    live.noteLetters(groups.total);
+    render(this.#parts.notices);
+    this.#draw();
+  }
+
+  #draw() {
+    const { groups, list } = this.#parts;
+    render(groups, groupTable(this.#groups, this.#route.query));
+    const href = (id) => to("letters", [id], this.#route.query);
+    const toPage = (after) => to("letters", [], { ...this.#route.query, after });
+    render(list, filterBar(this.#groups.groups, this.#route.query),
+      letterRows(this.#list.letters, selection, this.#route.parts[0], href),
+      pager({ after: this.#route.query.after, next: this.#list.next, toPage }));
+    this.#drawSelection();
+  }
+
+  #drawSelection() {
+    for (const box of this.#parts.list.querySelectorAll("input[data-id]")) box.checked = selection.has(box.dataset.id);
+    const everything = this.#parts.list.querySelector("#select-page");
+    if (everything) {
+      const n = this.#list.letters.filter(({ id }) => selection.has(id)).length;
+      everything.checked = n > 0 && n === this.#list.letters.length;
+      everything.indeterminate = n > 0 && !everything.checked;
+    }
+    this.#parts.bar.classList.toggle("holds", selection.size > 0);
+    render(this.#parts.bar, ...this.#barContent());
+  }
+
+  #barContent() {
+    const n = selection.size;
+    const matching = matchingCount(this.#groups.groups, this.#route.query);
+    const button = (text, onclick, kind = "", disabled = n === 0) =>
+      html("button", { type: "button", class: kind, onclick, disabled }, text);
+    const everything = () => this.#selectAll();
+    return [html("strong", n ? `${whole(n)} selected` : "None selected"),
+      button(`Select all ${whole(matching)} matching`, everything, "", matching === 0),
+      button("Clear", () => selection.clear()), html("span.spring"),
+      button("What would replay change?", () => work.preview(selection.ids())),
+      button("Replay…", () => work.replay(selection.ids()), "primary"),
+      button("Purge…", () => work.purge(selection.ids(), (gone) => selection.remove(gone)), "danger")];
+  }
+
+  async #selectAll() {
+    try {
+      const { ids, more } = await getJson(`/api/letters/ids${query(this.#filters())}`, this.#page.signal);
+      selection.add(ids);
+      render(this.#parts.notices, more && html("p.notice", `There are more: the first ${counted(ids.length, "letter")} were selected.`));
+    } catch (error) {
+      if (!this.#page.signal.aborted) render(this.#parts.notices, staleNotice(error));
+    }
+  }
+
+  #tick(box, isRange) {
+    const ids = this.#list.letters.map(({ id }) => id);
+    if (box.id === "select-page") selection.set(ids, box.checked);
+    else selection.tick(box.dataset.id, isRange ? ids : null, box.checked);
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    const inList = this.#parts.list.contains(event.target);
+    const step = { j: 1, k: -1, ...(inList ? { ArrowDown: 1, ArrowUp: -1 } : {}) }[event.key];
+    const links = [...this.#parts.list.querySelectorAll("a[data-id]")];
+    const row = event.target.closest?.("tr[data-key]");
+    const at = links.findIndex((link) => row?.contains(link));
+    if (step !== undefined && links.length) {
+      event.preventDefault();
+      links[Math.min(Math.max(at + step, 0), links.length - 1)].focus();
+    } else if (event.key.toLowerCase() === "x" && at >= 0) {
+      const id = links[at].dataset.id;
+      selection.tick(id, event.shiftKey ? this.#list.letters.map((letter) => letter.id) : null, event.shiftKey ? true : undefined);
+    }
+  }
+
+  async #showOpen() {
+    const id = this.#route.parts[0];
+    const { open } = this.#parts;
+    open.parentElement.classList.toggle("has-open", id !== undefined);
+    if (id === undefined) return open.replaceChildren();
+    const back = to("letters", [], this.#route.query);
+    return openLetter(open, id, { back, work, signal: this.#page.signal });
+  }
+}
+
+function groupTable({ total, groups }, chosen) {
+  if (!total) return html("p.note", "There are none. Nothing is stuck.");
+  const rows = groups.slice(0, 100).map((group) => {
+    const filter = { reason: group.reason, view: group.view ?? "", topic: group.topic ?? "" };
+    const isChosen = ["reason", "view", "topic"].every((name) => chosen[name] === filter[name]);
+    const link = html("a", { href: to("letters", [], filter), "aria-current": isChosen ? "true" : null }, said(group.reason, 60));
+    return html("tr", { class: isChosen ? "chosen" : null },
+      html("th", { scope: "row" }, link),
+      html("td", group.view === null ? html("span.note", "–") : said(group.view, 60)),
+      html("td", group.topic ? said(group.topic, 60) : html("span.note", "none found")),
+      html("td.number", whole(group.letters)), html("td.number", whole(group.replayed)));
+  });
+  const head = tableHead(["reason", "view", "topic", "letters", "replayed"], ["letters", "replayed"]);
+  return [html("div.head", html("h2", counted(total, "letter")), html("a", { href: to("letters") }, "all")),
+    html("div.low", scrollBox("Groups of letters", html("table", head, html("tbody", rows))))];
+}
+
+function filterBar(groups, chosen) {
+  const values = (name) => [...new Set(groups.map((group) => group[name] ?? ""))].sort();
+  const field = (name, options) => {
+    const isListed = chosen[name] === undefined || options.some(([value]) => value === chosen[name]);
+    const known = isListed ? options : [...options, [chosen[name], chosen[name]]];
+    const option = ([value, text]) =>
+      html("option", { value: `=${value}`, selected: chosen[name] === value }, visible(text).slice(0, 60) || "none");
+    const select = html("select", { id: `filter-${name}`, "data-filter": name, onchange: choose },
+      html("option", { value: "*" }, "all"), known.map(option));
+    return html("div.field", html("label", { for: `filter-${name}` }, name), select);
+  };
+  return html("div.filters", { role: "group", "aria-label": "Filters" },
+    ["reason", "view", "topic"].map((name) => field(name, values(name).map((value) => [value, value]))),
+    field("replayed", [["no", "not yet"], ["yes", "yes"]]));
+}
+
+function choose(event) {
+  const found = {};
+  for (const select of event.target.closest(".filters").querySelectorAll("select")) {
+    found[select.dataset.filter] = select.value === "*" ? null : select.value.slice(1);
+  }
+  location.hash = to("letters", [], found);
+}
+
+function matchingCount(groups, chosen) {
+  const fits = (group) => ["reason", "view", "topic"].every((name) => chosen[name] === undefined || (group[name] ?? "") === chosen[name]);
+  const counts = { yes: (group) => group.replayed, no: (group) => group.letters - group.replayed };
+  const count = counts[chosen.replayed] ?? ((group) => group.letters);
+  return groups.filter(fits).reduce((n, group) => n + count(group), 0);
+}

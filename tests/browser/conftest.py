@@ -1,0 +1,55 @@
+"""A browser and a server for each module. The loop Playwright runs in a thread would disturb tests elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from acceptance.support import Server, Start
+from browser.dashboard import WIDE, Dashboard, Open, launched
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Start servers, each on a store of its own unless `folder` names one; all are killed at the end."""
+    with contextlib.ExitStack() as running:
+
+        def started(folder: Path | None = None, **environment: str) -> Server:
+            folder = tmp_path_factory.mktemp("store") if folder is None else folder
+            return running.enter_context(Server(folder, environment))
+
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(start: Start) -> Server:
+    """A server with default settings, shared by a module."""
+    return start()
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Open]:
+    """Open dashboards; in the end none may have complained of anything the test did not expect."""
+    with contextlib.ExitStack() as opened:
+        dashboards: list[Dashboard] = []
+
+        def look(url: str, size: tuple[int, int] = WIDE, **options: object) -> Dashboard:
+            viewport = {"width": size[0], "height": size[1]}
+            context = browser.new_context(viewport=viewport, **options)  # type: ignore[arg-type]
+            opened.callback(context.close)
+            dashboards.append(Dashboard(context.new_page(), url))
+            return dashboards[-1]
+
+        yield look
+        complaints = [text for dashboard in dashboards for text in dashboard.left_complaints]
+    assert complaints == []
