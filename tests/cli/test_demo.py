@@ -104,9 +104,10 @@ def test_a_document_changed_behind_its_back_is_told(shell: Shell) -> None:
 def _damage(store: Path) -> None:
     connection = apsw.Connection(str(store))
     connection.set_busy_timeout(5_000)
-    ((row, body),) = connection.execute(
+    rows: list[Any] = connection.execute(
         "SELECT rowid, body FROM documents WHERE collection = 'market_bars_1m' ORDER BY id LIMIT 1"
     ).fetchall()
+    ((row, body),) = rows
     changed = msgspec.msgpack.encode({**msgspec.msgpack.decode(body), "close": 1.0})
     connection.execute("UPDATE documents SET body = ? WHERE rowid = ?", (changed, row))
     connection.close()

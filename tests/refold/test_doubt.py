@@ -13,7 +13,7 @@ from common.pond import NOW, SECOND, at, delivery
 from millpond import Event, Latest, Merge, Tally
 from millpond.model import Committed, Conflict, Delivery, Document, LogEntry, Put, Ref, Snapshot, Write
 from millpond.receipts import Receipts
-from millpond.refold.comparison import BEFORE_THE_VIEW, COUNTED_MORE, NOT_IN_LOG
+from millpond.refold.comparison import BEFORE_THE_VIEW, COUNTED_MORE, NO_EVENT, NOT_IN_LOG
 from millpond.stores.memory import MemoryStore
 from millpond.view import View
 from refold.folding import Works, working
@@ -361,3 +361,100 @@ def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
             assert await rebuilt(later, "doors") == 0
 
     asyncio.run(story())
+
+
+def test_poison_that_was_never_replayed_stays_buried() -> None:
+    """Also where the view of today would take it: a person decides, by replaying the letter."""
+
+    class Lenient(Doors):
+        name = "doors"
+
+        def document(self, event: Event) -> Document:
+            return {"state": event.get("state", "unknown")}
+
+    async def story() -> None:
+        async with working([Doors()]) as works:
+            await works.take(delivery({"topic": "doors", "door": "d", "at": at(1)}, "poison"))
+        async with working([Lenient()], works.store) as later:
+            assert await rebuilt(later, "doors") == 0
+            assert await later.document("doors/d") is None
+
+    asyncio.run(story())
+
+
+def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
+    """The view takes more of each event now, and one document cannot hold it: the others are rebuilt."""
+
+    class Everything(Owners):
+        name = "owners"
+
+        def fields(self, event: Event) -> Document:
+            return {name: value for name, value in event.payload.items() if name.startswith(("state", "big"))}
+
+    async def story() -> None:
+        big = "x" * 600_000
+        async with working([Owners()]) as works:
+            await works.take(
+                door("a", "open", 1, big1=big),
+                door("b", "shut", 2, big2=big),
+                door("c", "open", 3, "other", big3="small"),
+                door("e", "open", 4, "third", big4="small"),
+            )
+        async with working([Everything()], works.store) as later:
+            rebuild = await later.rebuild("owners")
+            report = await rebuild.fold()
+            assert sum(report.uncheckable.values()) == 1
+            assert await rebuild.swap() == 2
+            assert (await later.document("owners/other") or {})["big3"] == "small"
+            assert (await later.document("owners/third") or {})["big4"] == "small"
+            assert (await later.document("owners/d") or {})["state"] == "shut"
+
+    asyncio.run(story())
+
+
+def test_after_a_rebuild_the_rules_of_today_hold_for_the_past() -> None:
+    """What is too late now is not folded any more; the document it had made stays, and is nobody's fault."""
+
+    class Strict(Doors):
+        name = "doors"
+        late_after_s = 10
+
+    async def story() -> None:
+        async with working([Doors()]) as works:
+            payload = {"topic": "doors", "door": "late", "state": "open", "at": at(-1_000)}
+            await works.take(door("a", "open", 1), delivery(payload, "late"))
+        async with working([Strict()], works.store) as later:
+            await assert_no_alarm(later)
+            await rebuilt(later, "doors")
+            report = await later.verify()
+            assert (report.listed, dict(report.uncheckable), report.equal) == ([], {NO_EVENT: 1}, 1)
+
+    asyncio.run(story())
+
+
+def test_an_event_an_instance_without_the_view_took_meanwhile_counts_once() -> None:
+    """A rolling deployment: it is in the log and in the fold; when it comes again, its receipt says so."""
+
+    async def story() -> None:
+        store = Meddled()
+        old = Doors()
+        old.collection = old.name = "older"
+        async with working([old], store) as works:
+            await works.take(door("a", "open", 1))
+            async with working([old, Passes()], store) as later:
+                rebuild = await later.rebuild("passes")
+                await rebuild.fold()
+                # The first commit of the swap is of receipts, the second of the tally.
+                store.before_commit = [_nothing, lambda: works.take(door("b", "open", 2))]
+                await rebuild.swap()
+                assert store.before_commit == []
+                assert (await later.document("passes/d") or {})["n"] == 2
+                await later.take(door("b", "open", 2), door("b-again", "open", 2))
+                assert (await later.document("passes/d") or {})["n"] == 2
+                await assert_no_alarm(later)
+
+    asyncio.run(story())
+
+
+async def _nothing() -> None:
+    pass

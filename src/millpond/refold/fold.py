@@ -111,7 +111,7 @@ class Fold:
         names = frozenset() if entry.result.outcome is Outcome.POISON else self.scope.views(entry)
         if not names:
             return None
-        recorded = recorded_documents(entry)
+        recorded, rebuilt = recorded_documents(entry), self.scope.is_rebuilt
         item = self._router_for(names).route(entry.delivery, entry.arrived_at)
         if item.fault is not None:
             invalid = isinstance(item.fault, Poison) and entry.delivery.data_fault is None
@@ -123,10 +123,10 @@ class Fold:
             if (placed := self.scope.place(entry, target)) is not None
         ]
         self.views.update((target.ref.collection, target.view) for target in targets)
-        lost = names & recorded.keys() - {target.view.name for target in targets}
+        folded = {target.view.name for target in targets}
+        lost = [doc for name, doc in recorded.items() if name in names - folded and not rebuilt(entry, name)]
         if lost:
-            text = "its view is gone, does not want it, or puts it elsewhere"
-            self._leave_out((recorded[name] for name in lost), text, invalid=True)
+            self._leave_out(lost, "its view is gone, does not want it, or puts it elsewhere")
         return msgspec.structs.replace(item, targets=targets) if targets else None
 
     def _router_for(self, names: frozenset[str]) -> Router:
