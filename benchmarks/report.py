@@ -21,7 +21,7 @@ counted by a wrapper at the store port."""
 
 
 def terminal(results: Results) -> str:
-    figures = "\n".join(f"{name:<44}{value}" for name, value in _figures(results))
+    figures = "\n".join(f"{name:<50}{value}" for name, value in _figures(results))
     return f"\n{figures}\n\n{columns(CHECK_HEAD, check_rows(results.checks(), 'ok', 'MISSED'))}\n"
 
 

@@ -28,7 +28,7 @@ class Demo:
         self._out = shell.folder / "demo.out"
         with self._out.open("wb") as out:
             self.process = shell.start(
-                *("demo", "--port", "0", "--rate", "150", *arguments), stdout=out, stderr=subprocess.STDOUT
+                *("demo", "--port", "0", "--rate", "80", *arguments), stdout=out, stderr=subprocess.STDOUT
             )
         self.url = str(self.until(lambda: re.search(r" serves (\S+) ", self.shown), 20)[1])
 

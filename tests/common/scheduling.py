@@ -31,7 +31,7 @@ _NAMED = ("[firestore", "-firestore", "on_firestore", "test_firestore")
 _LONGEST_FIRST = (
     *(PUBSUB, FIRESTORE, "tests/acceptance/test_bad_input.py", "tests/acceptance/test_lifecycle.py"),
     *("tests/cli/test_flow.py", "tests/core/test_properties_plan.py", "tests/cli/test_letters.py"),
-    *("tests/alerts/test_rules.py", "tests/cli/test_demo.py", "tests/browser/"),
+    *("tests/browser/test_hostile.py", "tests/cli/test_verify.py", "tests/cli/test_demo.py"),
     *("tests/cli/test_ingest.py", "tests/acceptance/test_access.py", "tests/flow/test_crashes.py"),
 )
 

@@ -337,7 +337,7 @@ def test_traffic_during_a_check_is_no_difference_and_hides_none() -> None:
     asyncio.run(story())
 
 
-@examples(100)
+@examples(60)
 @given(histories_with_arrivals(), st.data())
 def test_any_history_verifies_and_any_damage_is_found(
     case: tuple[list[Delivery], list[list[Batch]]], data: st.DataObject

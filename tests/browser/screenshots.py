@@ -1,8 +1,8 @@
-"""Pictures of the dashboard for the documentation: made only where MILLPOND_SCREENSHOTS names a folder for them.
+"""Pictures of the dashboard for the documentation, into the folder MILLPOND_SCREENSHOTS names (docs/images).
 
-    MILLPOND_SCREENSHOTS=docs/images .venv/bin/pytest tests/browser/test_screenshots.py
+    .venv/bin/pytest tests/browser/screenshots.py
 
-They take three minutes, which is how long it takes until the charts have something to show.
+Run by name only: they take three minutes, which is how long it takes until the charts have something to show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from browser.dashboard import PHONE, Open
 from browser.test_letters import MENDED, lose
 from browser.traffic import Platform, send, wave
 
-FOLDER = os.environ.get("MILLPOND_SCREENSHOTS")
+FOLDER = Path(os.environ.get("MILLPOND_SCREENSHOTS", Path(__file__).parents[2] / "docs" / "images"))
 LIVELY_S = 165
 # When a burst of poison begins: after the first picture.
 BURST_S = 180
@@ -47,8 +47,6 @@ RUN = {
         "3-report": {"stepType": "REPORT", "status": "PENDING", "dependsOn": ["2-charts", "2-audit"]},
     },
 }
-
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="MILLPOND_SCREENSHOTS names no folder for pictures")
 
 
 class Traffic(threading.Thread):
@@ -89,8 +87,7 @@ def lively(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
 
 
 def test_pictures(lively: Server, look: Open) -> None:
-    assert FOLDER is not None
-    folder = Path(FOLDER)
+    folder = FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     traffic = Traffic(lively)
     traffic.start()
