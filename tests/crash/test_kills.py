@@ -99,7 +99,6 @@ def change(path: str, edit: Callable[[dict[str, Any]], Any]) -> Doctoring:
     return doctor
 
 
-FIFTH = "seq = (SELECT seq FROM events ORDER BY seq LIMIT 1 OFFSET 4)"
 DOCTORED: dict[str, tuple[str, str, Doctoring]] = {
     "a message is gone": (
         LOST,
@@ -141,8 +140,16 @@ DOCTORED: dict[str, tuple[str, str, Doctoring]] = {
         "twice",
         doing("INSERT INTO events SELECT 9999, message_id, 'again', NULL, 1, outcome, body FROM events LIMIT 1"),
     ),
-    "another outcome": (WRONG, "the log says", doing(f"UPDATE events SET outcome = 'filtered' WHERE {FIFTH}")),
-    "other data": (WRONG, "otherwise than it was sent", doing(f"UPDATE events SET topic = 'other' WHERE {FIFTH}")),
+    "another outcome": (
+        WRONG,
+        "the log says",
+        doing("UPDATE events SET outcome = 'filtered' WHERE seq = (SELECT min(seq) FROM events)"),
+    ),
+    "other data": (
+        WRONG,
+        "otherwise than it was sent",
+        doing("UPDATE events SET topic = 'other' WHERE seq = (SELECT min(seq) FROM events)"),
+    ),
     "a count is off": (WRONG, "counts", doing("UPDATE event_counts SET n = n + 1 WHERE outcome = 'applied'")),
     "the version counter is behind": (WRONG, "it would come again", doing("UPDATE last_version SET n = n - 1")),
 }
