@@ -303,6 +303,18 @@ def test_a_check_that_is_kept_folds_only_what_has_come_since() -> None:
     asyncio.run(story())
 
 
+def test_receipts_of_a_tally_are_no_documents_to_check() -> None:
+    async def story() -> None:
+        async with working([Orders()]) as works, open_scratch() as scratch:
+            verifier = await Verifier.begin(works.store, works.router, works.receipts, scratch, lambda: works.now)
+            works.now += SECOND
+            await works.take(order("o1", 5, 1), order("o2", 7, 2), order("o1-again", 5, 1))
+            works.now += SECOND
+            assert_fine(await verifier.check_touched(), documents=1)
+
+    asyncio.run(story())
+
+
 class Restless(MemoryStore):
     """Cannot be looked at as of one moment, and is written to whenever somebody lists it."""
 

@@ -82,7 +82,7 @@ class Verifier:
                 yield pair
 
     async def _touched(self, store: StoreWithCatalog) -> AsyncIterator[Pair]:
-        refs = sorted(self._fold.touched or ())
+        refs = sorted(ref for ref in self._fold.touched or () if ref.collection != RECEIPT_COLLECTION)
         stored, folded = await store.read(refs), await self._fold.scratch.read(refs)
         for mine, theirs in zip(stored, folded, strict=True):
             yield Pair(mine.ref, mine, theirs.data)
