@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from millpond import timestamps
 from millpond.errors import WriteRefused
 from millpond.ids import ID_BYTES_MAX
 from millpond.model import Document, Ref
@@ -158,3 +159,9 @@ def _list_fault(items: list[Any], depth: int) -> str | None:
         if fault:
             return fault
     return None
+
+
+def is_expired(document: Document | None, now: int) -> bool:
+    """Whether its `expireAt` has come: it may be deleted at any moment, or be gone already."""
+    expires = (document or {}).get("expireAt")
+    return isinstance(expires, dt.datetime) and timestamps.from_datetime(expires) <= now

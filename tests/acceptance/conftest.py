@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from acceptance.support import Server, Start
+from acceptance.support import Server, Start, starting
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Start servers, each on a store of its own unless `folder` names one; all are killed at the end."""
-    with contextlib.ExitStack() as running:
-
-        def started(folder: Path | None = None, **environment: str) -> Server:
-            folder = tmp_path_factory.mktemp("store") if folder is None else folder
-            return running.enter_context(Server(folder, environment))
-
+    with starting(lambda: tmp_path_factory.mktemp("store")) as started:
         yield started
 
 

@@ -310,3 +310,14 @@ def ended(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+@contextlib.contextmanager
+def starting(new_folder: Callable[[], Path]) -> Iterator[Start]:
+    """What starts servers, each in a new folder unless one is named; all are killed at the end."""
+    with contextlib.ExitStack() as running:
+
+        def started(folder: Path | None = None, **environment: str) -> Server:
+            return running.enter_context(Server(new_folder() if folder is None else folder, environment))
+
+        yield started

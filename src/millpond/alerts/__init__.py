@@ -7,6 +7,7 @@ from it. It is JSON because Terraform reads that too. Nothing here measures anyt
 
 from __future__ import annotations
 
+import functools
 from importlib import resources
 from typing import Annotated, Literal
 
@@ -105,6 +106,7 @@ class Alerts(Strict, frozen=True):
         return max((case.needed_s() for case in cases), default=0)
 
 
+@functools.cache
 def load() -> Alerts:
     """The alerts that came with this version."""
     return parse((resources.files(__name__) / FILE).read_bytes())

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from millpond import timestamps
 from millpond.errors import ViewError
 from millpond.model import Document
 from millpond.plan import stamp_and_key
@@ -56,11 +55,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     stored: str | None = None
     folded: str | None = None
     fields: list[str] = []
-
-
-def is_expired(document: Document | None, now: int) -> bool:
-    expires = (document or {}).get("expireAt")
-    return expires is not None and hasattr(expires, "tzinfo") and timestamps.from_datetime(expires) <= now
 
 
 def differing_fields(view: View | None, stored: Document, folded: Document) -> list[str]:

@@ -10,8 +10,9 @@ import msgspec
 
 from millpond.model import Document, LogEntry, Outcome, Ref, Snapshot
 from millpond.ports import Catalog, StoreWithCatalog
-from millpond.refold.compare import Difference, Kind, compare, counted_events, deciding_stamps, is_expired
+from millpond.refold.compare import Difference, Kind, compare, counted_events, deciding_stamps
 from millpond.refold.fold import Fold
+from millpond.shape import is_expired
 from millpond.view import Tally, View
 
 _PAGE = 200

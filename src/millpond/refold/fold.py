@@ -23,9 +23,9 @@ from millpond.model import Conflict, LogEntry, Outcome, Ref, Snapshot
 from millpond.plan import plan, refs_of
 from millpond.ports import Catalog
 from millpond.receipts import Receipts
-from millpond.refold.compare import is_expired
 from millpond.refold.scope import Scope, recorded_documents
 from millpond.route import Item, Router, Target
+from millpond.shape import is_expired
 from millpond.stores.sqlite import SqliteStore
 from millpond.view import Tally
 
@@ -75,7 +75,7 @@ class Fold:
         self.unsure: dict[str, str] = {}
         # Which view each collection that was folded into belongs to.
         self.views = {view.collection: view for view in router.views if view.collection}
-        # The documents folded into, where somebody wants to know.
+        # The documents and receipts folded into, where somebody wants to know.
         self.touched: set[Ref] | None = None
 
     async def catch_up(self, log: Catalog, advance: Advance = lambda _: None) -> None:

@@ -19,11 +19,12 @@ from millpond.errors import Unavailable
 from millpond.ids import encode_id
 from millpond.model import Conflict, Document, Put, Ref, Snapshot
 from millpond.ports import StoreWithCatalog
-from millpond.refold.compare import Difference, is_expired, unheld_fields
+from millpond.refold.compare import Difference, unheld_fields
 from millpond.refold.comparison import Judge, Pair, Report, compare_all, side_by_side
 from millpond.refold.fold import Advance, Fold, open_scratch, patiently
 from millpond.refold.scope import REBUILDS, OneView
 from millpond.route import RECEIPT_COLLECTION
+from millpond.shape import is_expired
 from millpond.view import Merge, View
 
 _PAGE = 100

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count, takewhile
 from typing import Self
 
-from millpond import timestamps
-from millpond.model import Committed, Conflict, Document, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
-from millpond.shape import check_ref, decode_document, encode_document, patched
+from millpond.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
+from millpond.shape import check_ref, decode_document, encode_document, is_expired, patched
 
 
 class MemoryStore:
@@ -72,7 +70,7 @@ class MemoryStore:
         return LogPage([entry for _, entry in page], str(page[-1][0]) if page else after, len(rest) > limit)
 
     async def sweep(self, now: int, events_before: int | None) -> int:
-        dead = [ref for ref in self._documents if _expired(self._snapshot(ref).data, now)]
+        dead = [ref for ref in self._documents if is_expired(self._snapshot(ref).data, now)]
         for ref in dead:
             del self._documents[ref]
         old = [
@@ -110,8 +108,3 @@ class MemoryStore:
                 del self._log[key]
         if (message_id, entry.topic) not in self._log:
             self._log[message_id, entry.topic] = (next(self._numbers), entry)
-
-
-def _expired(document: Document | None, now: int) -> bool:
-    expires = (document or {}).get("expireAt")
-    return isinstance(expires, dt.datetime) and timestamps.from_datetime(expires) <= now
