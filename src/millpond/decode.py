@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -54,7 +54,7 @@ def decode_push(body: bytes) -> Delivery:
         raise MalformedEnvelope(f"the body is not a Pub/Sub push request: {error!s:.200}") from None
     message = push.message
     attributes, subscription = message.attributes or {}, push.subscription or ""
-    if attributes or message.orderingKey or len(subscription) > MESSAGE_ID_BYTES_MAX:
+    if len(body) > ENVELOPE_CHARS_MAX:
         _refuse_too_large(attributes, subscription, message.orderingKey or "")
     data, fault = _decode_base64(message.data)
     return Delivery(
@@ -89,7 +89,7 @@ def decode_unwrapped(headers: Mapping[str, str], body: bytes) -> Delivery:
     )
 
 
-class Payload(NamedTuple):
+class Payload(msgspec.Struct, frozen=True):
     """A message's JSON object: the inner payload and, where there was one, the envelope around it."""
 
     outer: dict[str, Any]

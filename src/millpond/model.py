@@ -109,7 +109,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class Snapshot(NamedTuple):
+class Snapshot(msgspec.Struct, frozen=True):
     """A document as it was read, or its absence (`version` and `data` are None)."""
 
     ref: Ref
@@ -117,7 +117,7 @@ class Snapshot(NamedTuple):
     data: Document | None
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True):
     """Write the whole document. `base` is the version it must have now; None means it must be absent."""
 
     ref: Ref
@@ -127,7 +127,7 @@ class Put(NamedTuple):
     checked: bool = False
 
 
-class Patch(NamedTuple):
+class Patch(msgspec.Struct, frozen=True):
     """Set the named field paths of a document others own, and touch nothing else of it."""
 
     ref: Ref
@@ -135,7 +135,7 @@ class Patch(NamedTuple):
     fields: Mapping[tuple[str, ...], Any]
 
 
-class Delete(NamedTuple):
+class Delete(msgspec.Struct, frozen=True):
     ref: Ref
     base: Version
 
@@ -166,6 +166,10 @@ class Outcome(enum.StrEnum):
     TOO_OLD = "too_old_ignored"
     FILTERED = "filtered"
 
+
+for _outcome in Outcome:
+    # As it comes, Python 3.11 asks code written in Python for a member each time it is named.
+    type.__setattr__(Outcome, _outcome.name, _outcome)
 
 OUTCOME_RANK = {outcome: rank for rank, outcome in enumerate(Outcome)}
 

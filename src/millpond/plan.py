@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     results: list[Result]
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """What becomes of one target: the document to write, if any, and the stamp that stands afterwards."""
 
     outcome: Outcome

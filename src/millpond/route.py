@@ -136,6 +136,7 @@ class Router:
     def _resolve_topic(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
         """(which views, the topic's name as recorded). Names no view knows fall through to the next source."""
         rules = self._rules
+        attribute = delivery.attributes.get("topic")
         if rules.routes:
             route = _of_subscription(rules.routes, delivery.subscription)
             if route is not None:
@@ -143,9 +144,11 @@ class Router:
                 kind = self._known(route["kind"])
                 if kind is not None:
                     return kind, topic
+        if attribute and attribute in self._by_topic and "/" not in attribute:
+            return attribute, attribute
         outer = payload.outer
         for name in (
-            delivery.attributes.get("topic"),
+            attribute,
             outer.get("topic"),
             outer.get("pubsubTopic"),
             outer.get("sourceTopic"),
@@ -189,7 +192,10 @@ class Router:
         order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
         stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
         key = logical_key(event, own_time, sequence)
-        ref = Ref(view.collection_of(event), encode_id(*view.key_of(event)))
+        collection = view.collection_of(event)
+        if type(collection) is not str:
+            raise TypeError(f"a collection must be text, not {type(collection).__name__}")
+        ref = Ref(collection, encode_id(*view.key_of(event)))
         source = _provenance(event, stamp, key)
         content, wanted = _content(view, event, ref)
         settled = None if wanted else Outcome.FILTERED

@@ -26,6 +26,8 @@ INTEGER_MIN = -(2**63)
 
 # A name of this many characters is within the limit whatever they are.
 _SHORT_NAME = FIELD_NAME_BYTES_MAX // 4
+# How an id begins that may be a forbidden one: with nothing at all, where it is empty.
+_SUSPICIOUS = frozenset({"", ".", "_"})
 _SCALARS = frozenset({str, bool, float, bytes, type(None)})
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -87,9 +89,13 @@ def _legal_collection(collection: str) -> bool:
 
 
 def _legal_segment(segment: str) -> bool:
-    if not segment or segment in {".", ".."} or (segment.startswith("__") and segment.endswith("__")):
+    if segment[:1] in _SUSPICIOUS and _forbidden(segment):
         return False
     return len(segment) * 4 <= ID_BYTES_MAX or len(segment.encode(errors="surrogatepass")) <= ID_BYTES_MAX
+
+
+def _forbidden(segment: str) -> bool:
+    return not segment or segment in {".", ".."} or (segment.startswith("__") and segment.endswith("__"))
 
 
 def find_fault(value: Document, depth: int = 1) -> str | None:

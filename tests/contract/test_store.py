@@ -221,6 +221,18 @@ def test_the_log_keeps_each_message_once(run: Run, store: StoreWithCatalog) -> N
     assert run(store.count_events()) == {"t": {"applied": 1, "stale_ignored": 1}, "u": {"applied": 1}}
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 63, 64, 65, 150])
+def test_a_commit_of_many_holds_each_of_them(run: Run, store: StoreWithCatalog, count: int) -> None:
+    """Documents, receipts and entries, made and then replaced: none is dropped on the way, none is doubled."""
+    refs = [Ref(collection, f"{n:03d}") for n in range(count) for collection in ("ponds", "ops_dedupe")]
+    made = run(store.commit([Put(ref, None, {"n": 1}) for ref in refs], [entry(f"m{n}") for n in range(count)]))
+    assert isinstance(made, Committed)
+    writes = [Put(ref, base, {"n": 2}) for ref, base in zip(refs, made.versions, strict=True)]
+    assert isinstance(run(store.commit(writes)), Committed)
+    assert [found.data for found in read(run, store, *refs)] == [{"n": 2}] * len(refs)
+    assert run(store.count_events()) == {"t": {"applied": count}}
+
+
 def test_the_first_entry_of_a_message_in_a_commit_counts(run: Run, store: StoreWithCatalog) -> None:
     """Whatever else is in the commit: an applied message is not logged as its own duplicate."""
     log = [entry("y", Outcome.DUPLICATE), entry("m", Outcome.APPLIED), entry("m", Outcome.DUPLICATE)]

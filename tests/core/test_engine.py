@@ -704,6 +704,32 @@ def test_a_failing_shape_test_is_a_view_error() -> None:
     run(scenario)
 
 
+class Anywhere(Latest):
+    """A view whose bug names no collection."""
+
+    name = "anywhere"
+    topics = ("orders",)
+    key = "day"
+
+    def collection_of(self, event: Event) -> str:
+        return ["a", event.topic]  # type: ignore[return-value]
+
+    def document(self, event: Event) -> Document:
+        return {"amount": event.get("amount")}
+
+
+def test_a_collection_that_is_no_text_is_a_view_error() -> None:
+    """And not a batch that nobody ever answers."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=8))
+        bench.engine.router = Router([Anywhere()], bench.service.settings.route_rules())
+        (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)
+        assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
+
+    run(scenario)
+
+
 def test_a_refused_event_cannot_hide_behind_a_later_one() -> None:
     """Its own content decides, so that one batch and two end with the same document."""
     big = signal("m1", 1, updatedAt=at(1), symbol="SPY", targets="x" * 600_000)

@@ -205,7 +205,6 @@ def _snapshot(connection: apsw.Connection, ref: Ref) -> Snapshot:
 
 
 def _put_row(put: Put) -> rows.PutRow:
-    ref, base, data, checked = put
-    expires = data.get("expireAt")
+    expires = put.data.get("expireAt")
     expire_at = timestamps.from_datetime(expires) if isinstance(expires, dt.datetime) else None
-    return ref, base, expire_at, encode_document(ref, data, checked=checked)
+    return put.ref, put.base, expire_at, encode_document(put.ref, put.data, checked=put.checked)

@@ -37,7 +37,9 @@ def append(connection: apsw.Connection, log: Sequence[LogEntry], version: int) -
         seen.add(message)
         if entry.replay:
             _remove_poison(connection, entry.delivery.message_id)
-        groups.setdefault((entry.topic, entry.result.outcome), []).append((following, *_encode_row(entry)))
+        outcome = entry.result.outcome
+        row = (following, *message, entry.event_id, entry.arrived_at, str(outcome), encode_body(entry))
+        groups.setdefault((entry.topic, outcome), []).append(row)
         following += 1
     for (topic, outcome), rows in groups.items():
         before = connection.total_changes()
@@ -58,11 +60,6 @@ def sweep(connection: apsw.Connection, before: int, limit: int) -> int:
 
 def decode_row(row: Sequence[Any]) -> LogEntry:
     return decode_entry(*row)
-
-
-def _encode_row(entry: LogEntry) -> tuple[Any, ...]:
-    outcome = str(entry.result.outcome)
-    return (entry.delivery.message_id, entry.topic, entry.event_id, entry.arrived_at, outcome, encode_body(entry))
 
 
 def _remove_poison(connection: apsw.Connection, message_id: str) -> None:

@@ -49,7 +49,10 @@ def open_writer(
     # NORMAL would lose acknowledged commits at a power cut.
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
     connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
-    connection.execute("PRAGMA cache_size = -65536")
+    # Small: a commit that splits a page makes SQLite walk all it has cached, and the system caches the rest.
+    connection.execute("PRAGMA cache_size = -8192")
+    # A statement of many rows keeps a journal, to undo itself by: a temporary file would be made for each of them.
+    connection.execute("PRAGMA temp_store = MEMORY")
     _upgrade(connection, migrations, path)
     return connection
 
