@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from millpond.cache import SnapshotCache
+from millpond.cache import Sightings, SnapshotCache
 from millpond.concurrency import run_all
 from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused
 from millpond.groups import split
@@ -23,8 +23,9 @@ from millpond.ports import Store
 from millpond.shape import approximate_size
 
 if TYPE_CHECKING:
-    from millpond.engine import Engine, Ticket
+    from millpond.engine import Engine
     from millpond.route import Fault
+    from millpond.ticket import Ticket
 
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 # A cached document may decide that an event leads to no write only while it is younger than this.
@@ -51,6 +52,7 @@ class Batches:
         self._store = store
         self._jitter = jitter
         self._cache = SnapshotCache(engine.rules.cache_entries_max, CACHE_BYTES_MAX)
+        self._seen = Sightings(engine.rules.cache_entries_max)
 
     async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None, conflicts: int = 0) -> None:
         """Settle every ticket. `unsure` are documents that must be read, whatever the cache says.
@@ -64,7 +66,7 @@ class Batches:
             began = loop.time()
             try:
                 async with _in_time(tickets):
-                    planned = await self._plan(tickets, unsure)
+                    planned, snapshots = await self._plan(tickets, unsure)
                     committed = await self._write(planned)
             except WriteRefused as refusal:
                 await self._isolate(tickets, refusal, unsure)
@@ -84,7 +86,7 @@ class Batches:
                 await self._survive(tickets, bug)
                 return
             if isinstance(committed, Committed):
-                self._remember(planned, committed, sum(ticket.weight for ticket in tickets))
+                self._remember(planned, snapshots, committed, sum(ticket.weight for ticket in tickets))
                 await self._settle(tickets, planned.results)
                 return
             conflicts += 1
@@ -99,7 +101,7 @@ class Batches:
                 pause = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
                 await asyncio.sleep(self._jitter.uniform(0, pause))
 
-    async def _plan(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> Plan:
+    async def _plan(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[Plan, Mapping[Ref, Snapshot]]:
         engine = self._engine
         items = [ticket.item for ticket in tickets]
         snapshots, aged = await self._snapshots(tickets, unsure)
@@ -111,13 +113,14 @@ class Batches:
             await self._read(doubtful, snapshots)
             aged.difference_update(doubtful)
             planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
-        return planned
+        return planned, snapshots
 
     async def _snapshots(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[dict[Ref, Snapshot], set[Ref]]:
         """What the plan looks at, and which of it is too old to justify doing nothing."""
         snapshots: dict[Ref, Snapshot] = {}
         aged: set[Ref] = set()
         missing: list[Ref] = []
+        fresh: set[Ref] = set()
         trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
         cached = self._cache.get
         for ticket in tickets:
@@ -133,19 +136,27 @@ class Batches:
                         aged.add(ref)
                     continue
                 snapshots[ref] = _ABSENT
-                if doubted or at < ticket.standing:
+                if at < ticket.standing:
                     missing.append(ref)
+                elif doubted or ref in self._seen:
+                    missing.append(ref)
+                    fresh.add(ref)
         if missing:
-            await self._read(missing, snapshots)
+            await self._read(missing, snapshots, fresh)
             unsure.clear()
         return snapshots, aged
 
-    async def _read(self, refs: list[Ref], snapshots: dict[Ref, Snapshot]) -> None:
+    async def _read(self, refs: list[Ref], snapshots: dict[Ref, Snapshot], fresh: Container[Ref] = ()) -> None:
+        """Read, and remember: of those that are `fresh` only that they exist, for they hardly come again."""
         now = asyncio.get_running_loop().time()
         self._engine.metrics.documents_read += len(refs)
         for snapshot in await self._store.read(refs):
-            snapshots[snapshot.ref] = snapshot
-            self._cache.put(snapshot, now, approximate_size(snapshot.data))
+            ref = snapshot.ref
+            snapshots[ref] = snapshot
+            if ref not in fresh:
+                self._cache.put(snapshot, now, approximate_size(snapshot.data))
+            elif snapshot.version is not None:
+                self._seen.add((ref,))
 
     async def _write(self, planned: Plan) -> Committed | Conflict:
         log = planned.log if self._store.keeps_log else ()
@@ -162,12 +173,18 @@ class Batches:
             metrics.messages_per_commit.observe(len(planned.results))
         return committed
 
-    def _remember(self, planned: Plan, committed: Committed, size: int) -> None:
+    def _remember(self, planned: Plan, snapshots: Mapping[Ref, Snapshot], done: Committed, weight: int) -> None:
+        """The documents that were written, as they are now; of those nobody looked for only that they exist."""
         now = asyncio.get_running_loop().time()
-        put, size = self._cache.put, size // max(1, len(planned.writes))
-        for write, version in zip(planned.writes, committed.versions, strict=False):
-            if isinstance(write, Put):
-                put(Snapshot(write.ref, version, write.data), now, size)
+        put, size = self._cache.put, weight // max(1, len(planned.writes))
+        made: list[Ref] = []
+        for write, version in zip(planned.writes, done.versions, strict=False):
+            ref = write.ref
+            if snapshots[ref] is _ABSENT:
+                made.append(ref)
+            elif isinstance(write, Put):
+                put(Snapshot(ref, version, write.data), now, size)
+        self._seen.add(made)
 
     def forget(self, refs: Iterable[Ref]) -> None:
         self._cache.drop(refs)

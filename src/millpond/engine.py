@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import random
 import time
-import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
@@ -20,21 +19,20 @@ import msgspec
 
 from millpond import timestamps
 from millpond.batch import Batches
-from millpond.errors import InternalError, Overloaded, ViewError, WriteRefused
+from millpond.errors import Overloaded, ViewError, WriteRefused
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
-from millpond.plan import refs_of
 from millpond.ports import Store
 from millpond.receipts import Receipts
 from millpond.route import Fault, Item, Letter, Router
+from millpond.ticket import Arrival, Done, Ticket
 
+# So long, while every turn of the event loop brings more messages, a commit is put off for their sake.
+GATHER_S = 0.005
 ROOM_BYTES_MAX = 64 * 1024 * 1024
 DRAIN_S = 5.0
 # And then so long for calls that were under way.
 DRAIN_GRACE_S = 1.5
-# A document, its log entry and its receipt, against the bytes of the message that caused them.
-_WEIGHT_PER_BYTE = 3
-_WEIGHT_FIXED = 1_024
 _RESERVED_LOOK_S = 0.01
 
 
@@ -69,47 +67,6 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     cache_entries_max: int = 10_000
 
 
-Done = Callable[[Result], None]
-
-
-class Ticket:
-    """One delivery waiting for its outcome; `done` is called once, with it."""
-
-    __slots__ = ("deadline", "done", "item", "refs", "standing", "weight")
-
-    def __init__(self, item: Item, done: Done, deadline: float) -> None:
-        self.item = item
-        self.done: Done | None = done
-        self.deadline = deadline
-        # Every document in its way; the first `standing` of them must be known before planning.
-        self.refs, self.standing = refs_of(item)
-        self.weight = _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(item.delivery.data or b"")
-
-    @property
-    def lane(self) -> int:
-        """One of two, by the first document: those of a document go together."""
-        return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
-
-    def bury_as(self, letter: Letter, fault: Fault) -> None:
-        """From now on the delivery is about its letter and nothing else."""
-        self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
-        self.refs, self.standing = refs_of(self.item)
-
-    def fail(self, bug: Exception) -> None:
-        """What nobody foresaw acknowledges nothing."""
-        self.settle(self.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
-
-    def settle(self, result: Result) -> None:
-        if self.done is not None:
-            done, self.done = self.done, None
-            try:
-                done(result)
-            except Exception as error:  # noqa: BLE001 - one caller's trouble must not reach the batch's others
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": "answering a message failed", "exception": error}
-                )
-
-
 class Engine:
     def __init__(
         self,
@@ -128,6 +85,7 @@ class Engine:
         self.metrics = metrics
         self.wall_clock = wall_clock
         self._batches = Batches(self, store, jitter or random.Random())  # noqa: S311 - spreads retries, no secret
+        self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
         self._busy: set[Ref] = set()
@@ -142,7 +100,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        return len(self._room)
+        return len(self._arrived) + len(self._room)
 
     @property
     def accepting(self) -> bool:
@@ -171,23 +129,59 @@ class Engine:
         if self._is_full():
             self._pump()
             if self._is_full():
-                raise Overloaded(f"the waiting room is full: {len(self._room)} waiting, {self._room_bytes} bytes")
-        item = self.router.route(delivery, self.wall_clock(), replay=replay, bury=bury)
-        ticket = Ticket(item, done, self._find_loop().time() + self.rules.retry_total_max_s)
+                raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
+        arrival = Arrival(delivery, done, replay, bury)
+        self._arrived.append(arrival)
+        self._room_bytes += arrival.weight
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            loop = self._find_loop()
+            loop.call_soon(self._gather, 0, loop.time() + GATHER_S)
+
+    def _gather(self, before: int, until: float) -> None:
+        """Go on once a turn of the event loop brings nothing more: what comes together shares one commit."""
+        loop, rules = self._find_loop(), self.rules
+        idle = len(self._running) < self._in_flight_max
+        enough = self.waiting >= rules.batch_count_max or self._room_bytes >= rules.batch_bytes_max
+        if idle and before < self.waiting and not enough and loop.time() < until:
+            loop.call_soon(self._gather, self.waiting, until)
+        else:
+            self._pump()
+
+    def _admit(self) -> None:
+        """Look into what has arrived, all in one go: in between requests it takes a third longer."""
+        arrived, self._arrived = self._arrived, []
+        now, deadline = self.wall_clock(), self._find_loop().time() + self.rules.retry_total_max_s
+        for arrival in arrived:
+            stays = False
+            try:
+                stays = self._look_into(arrival, now, deadline)
+            except Exception as bug:  # noqa: BLE001 - it must not reach those that came along with it
+                item = Item(arrival.delivery, "", now, replay=arrival.replay, bury=arrival.bury)
+                Ticket(item, arrival.done, deadline, arrival.weight).fail(bug)
+                self.report(bug)
+            if not stays:
+                self._room_bytes -= arrival.weight
+
+    def _look_into(self, arrival: Arrival, now: int, deadline: float) -> bool:
+        """Whether it stays in the room; if not, it was answered, or is being buried."""
+        item = self.router.route(arrival.delivery, now, replay=arrival.replay, bury=arrival.bury)
+        ticket = Ticket(item, arrival.done, deadline, arrival.weight)
         if item.fault is not None:
-            self._submit_faulty(ticket, item.fault)
-            return
-        self._enter(ticket)
+            self._refuse_or_bury(ticket, item.fault)
+            return False
+        self._room.append(ticket)
+        return True
 
     def _enter(self, ticket: Ticket) -> None:
         self._room.append(ticket)
         self._room_bytes += ticket.weight
-        if not self._pump_due:
-            # Not at once: everything this turn of the event loop brings in shares one commit.
-            self._pump_due = True
-            self._find_loop().call_soon(self._pump)
+        self._pump_soon()
 
-    def _submit_faulty(self, ticket: Ticket, fault: Fault) -> None:
+    def _refuse_or_bury(self, ticket: Ticket, fault: Fault) -> None:
         refusal = self.refusal(ticket.item, fault)
         if refusal is not None:
             ticket.settle(refusal)
@@ -212,7 +206,7 @@ class Engine:
         task.add_done_callback(dug)
 
     def _is_full(self) -> bool:
-        waiting = len(self._room) + len(self._digging)
+        waiting = len(self._arrived) + len(self._room) + len(self._digging)
         return waiting >= self.rules.queue_size or self._room_bytes >= self.rules.room_bytes_max
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
@@ -255,12 +249,13 @@ class Engine:
 
     def report(self, bug: BaseException) -> None:
         """Something nobody foresaw: whoever runs the event loop is told."""
-        self._find_loop().call_exception_handler({"message": "a batch failed unexpectedly", "exception": bug})
+        self._find_loop().call_exception_handler({"message": "the engine met a bug", "exception": bug})
 
     async def drain(self) -> None:
         """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
+        self._admit()
         for ticket in chain(self._room, self._digging.values(), *self._running.values()):
             ticket.deadline = min(ticket.deadline, deadline)
         while self._room or self._running or self._digging:
@@ -286,6 +281,8 @@ class Engine:
 
     def _pump(self) -> None:
         self._pump_due = False
+        if self._arrived:
+            self._admit()
         while self._room and len(self._running) < self._in_flight_max:
             tickets = self._take()
             if not tickets:
@@ -341,7 +338,7 @@ class Engine:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        if self._room:
-            self._pump()
+        if self.waiting:
+            self._pump_soon()
         if not task.cancelled() and (bug := task.exception()) is not None:
             self.report(bug)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from millpond.model import Ref
 
 if TYPE_CHECKING:
-    from millpond.engine import Ticket
+    from millpond.ticket import Ticket
 
 
 def split(tickets: Sequence[Ticket], culprits: frozenset[Ref]) -> list[list[Ticket]]:

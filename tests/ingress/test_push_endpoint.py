@@ -162,6 +162,39 @@ def test_a_bug_on_the_way_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
     assert "s3cr3t" not in json.dumps([line, exchange.answer])
 
 
+def test_what_one_turn_answers_is_logged_and_counted_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals under their own status; and a line that cannot be written costs none of the others."""
+    pond = Pond()
+    written, log = [], pond.service.log
+
+    def message(delivery: Delivery | None, *_: Any) -> None:
+        if delivery is not None and delivery.message_id == "m2":
+            raise RuntimeError("a bug")
+        written.append(delivery.message_id if delivery is not None else "")
+
+    monkeypatch.setattr(log, "message", message)
+    lost: list[BaseException] = []
+    monkeypatch.setattr(log, "unexpected", lost.append)
+
+    async def ask(*numbers: int) -> None:
+        done = [asyncio.get_running_loop().create_future() for _ in numbers]
+        for number, answered in zip(numbers, done, strict=True):
+            body = push_body().replace(b'"m"', f'"m{number}"'.encode())
+            pond.endpoint.accept("POST", [], body, lambda *_, answered=answered: answered.set_result(None))
+        pond.endpoint.accept("GET", [], b"", lambda *_: None)
+        await asyncio.gather(*done)
+        await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        await ask(1, 2, 3)
+        await ask(4)
+
+    asyncio.run(scenario())
+    assert sorted(written) == ["", "", "m1", "m3", "m4"]
+    assert [str(bug) for bug in lost] == ["a bug"]
+    assert pond.service.metrics.push_responses == {200: 4, 405: 2}
+
+
 def test_a_server_that_shuts_down() -> None:
     """What arrives while it drains is answered 503, so that it comes again elsewhere."""
     pond = Pond()

@@ -8,11 +8,11 @@ import json
 from concurrent.futures import Future
 from typing import Any, cast
 
-from millpond.engine import Done
 from millpond.errors import Overloaded
 from millpond.ingress.pull import Puller
 from millpond.model import Delivery, Outcome, Result
 from millpond.service import Service
+from millpond.ticket import Done
 
 PUBLISHED = dt.datetime(2026, 1, 8, 12, 40, 0, 123_456, tzinfo=dt.UTC)
 APPLIED = Result(Outcome.APPLIED, "applied")

@@ -22,7 +22,7 @@ from millpond.ingress.oidc import PushGuard
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Result
-from millpond.settle import ACKNOWLEDGED, settle_push
+from millpond.settle import ACKNOWLEDGED, Settlement, settle_push
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -96,6 +96,7 @@ class PushEndpoint:
         # The event loop itself forgets a task that nobody holds.
         self._checks: set[asyncio.Task[None]] = set()
         self._encode = msgspec.json.Encoder().encode
+        self._answered: list[tuple[Delivery | None, Result, Settlement, float]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The endpoint as an ASGI application."""
@@ -182,11 +183,22 @@ class PushEndpoint:
             error = f"{result.error}"
             body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
         respond(status, headers, body)
-        latency_s = time.perf_counter() - started
-        self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
+        self._answered.append((delivery, result, settlement, time.perf_counter() - started))
+        if len(self._answered) == 1:
+            asyncio.get_running_loop().call_soon(self._note_answered)
+
+    def _note_answered(self) -> None:
+        """Log and count what this turn of the event loop has answered: nobody has to wait for that."""
+        answered, self._answered = self._answered, []
+        now = self._engine.wall_clock()
         metrics = self._metrics
-        metrics.push_responses[status] += 1
-        metrics.count_message(result, latency_s)
+        for delivery, result, settlement, latency_s in answered:
+            metrics.push_responses[settlement.http_status] += 1
+            metrics.count_message(result, latency_s)
+            try:
+                self._log.message(delivery, result, settlement, latency_s, now)
+            except Exception as bug:  # noqa: BLE001 - one line's trouble must not cost the others
+                self._log.unexpected(bug)
 
 
 class _Refused(MalformedEnvelope):
