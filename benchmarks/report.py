@@ -64,15 +64,17 @@ def page(results: Results) -> str:
 def _figures(results: Results) -> Rows:
     found, exact = results.throughput, results.exact
     rows: Rows = [
-        ("bare empty ASGI callable, median", f"{found.median('empty', 'per_second'):,.0f} messages/s"),
-        ("empty Starlette route, median", f"{found.median('route', 'per_second'):,.0f} messages/s"),
         ("full durable path, median", f"{found.median('full', 'per_second'):,.0f} messages/s"),
-        ("ratio of the medians", f"{found.ratio:.3f}"),
-        ("ratio, round by round", ", ".join(f"{ratio:.3f}" for ratio in found.ratios)),
+        ("empty handler, a Starlette route, median", f"{found.median('empty', 'per_second'):,.0f} messages/s"),
+        ("bare ASGI callable, no framework, median", f"{found.median('bare', 'per_second'):,.0f} messages/s"),
+        ("durable path / empty handler, round by round", _ratios(found.ratios())),
+        ("durable path / bare callable, round by round", _ratios(found.ratios("bare"))),
+        ("durable path / bare callable, median", f"{found.ratio('bare'):.3f}"),
         ("latency of the durable path, p50 / p99", f"{_medians(found, 'full', 'p50_ms', 'p99_ms')} ms"),
         ("latency of the empty handler, p50 / p99", f"{_medians(found, 'empty', 'p50_ms', 'p99_ms')} ms"),
         ("processor time per message, durable path", f"{_medians(found, 'full', 'server_us_per_message')} µs"),
         ("processor time per message, empty handler", f"{_medians(found, 'empty', 'server_us_per_message')} µs"),
+        ("processor time per message, bare callable", f"{_medians(found, 'bare', 'server_us_per_message')} µs"),
         ("commits, all full rounds", f"{sum(r.commits or 0 for r in found.of('full')):,}"),
         ("messages per commit", f"{found.messages_per_commit:.1f}"),
         ("durable path, dashboard closed, round by round", _speeds(results.watched.closed)),
@@ -89,6 +91,10 @@ def _figures(results: Results) -> Rows:
             )
         )
     return rows
+
+
+def _ratios(ratios: Iterable[float]) -> str:
+    return ", ".join(f"{ratio:.3f}" for ratio in ratios)
 
 
 def _speeds(rounds: Iterable[Round]) -> str:

@@ -88,7 +88,8 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
 
 def _figures(results: Results) -> dict[str, Any]:
     figures: dict[str, Any] = msgspec.to_builtins(results)
-    figures["ratio"] = results.throughput.ratio
+    figures["ratio"] = results.throughput.ratio()
+    figures["ratio_to_bare"] = results.throughput.ratio("bare")
     figures["watched_ratio"] = results.watched.ratio
     figures["messages_per_commit"] = results.throughput.messages_per_commit
     figures["memory_growth"] = results.memory.growth if results.memory is not None else None

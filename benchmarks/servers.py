@@ -1,7 +1,7 @@
 """Millpond's own server with one part exchanged, so that everything else is the same by construction.
 
-python -m benchmarks.servers empty       a bare ASGI callable that reads the body and answers a fixed 200
-python -m benchmarks.servers route       the same as a Starlette route, as every other endpoint of Millpond is
+python -m benchmarks.servers empty       a Starlette route whose handler reads the body and answers a fixed 200
+python -m benchmarks.servers bare        the same without any framework: an ASGI callable for every path there is
 python -m benchmarks.servers counting    the store counts the writes of each document into BENCH_COUNTS
 """
 
@@ -66,7 +66,15 @@ def _open_counting_store(settings: Settings) -> StoreWithCatalog:
     return cast("StoreWithCatalog", store)
 
 
-def _build_empty_app(_: Service, __: PushEndpoint) -> App:
+def _build_empty_handler(_: Service, __: PushEndpoint) -> App:
+    async def endpoint(request: Request) -> Response:
+        await request.body()
+        return Response(EMPTY_ANSWER, media_type="application/json")
+
+    return Starlette(routes=[Route(EMPTY_PATH, endpoint, methods=["POST"]), Route("/ready", endpoint)])
+
+
+def _build_bare_callable(_: Service, __: PushEndpoint) -> App:
     start = {
         "type": "http.response.start",
         "status": 200,
@@ -86,20 +94,12 @@ def _build_empty_app(_: Service, __: PushEndpoint) -> App:
     return app
 
 
-def _build_empty_route(_: Service, __: PushEndpoint) -> App:
-    async def endpoint(request: Request) -> Response:
-        await request.body()
-        return Response(EMPTY_ANSWER, media_type="application/json")
-
-    return Starlette(routes=[Route(EMPTY_PATH, endpoint, methods=["POST"]), Route("/ready", endpoint)])
-
-
 def main(variant: str) -> None:
     settings = millpond_settings.load()
     if variant == "counting":
         server.serve(settings, open_store=_open_counting_store)
     else:
-        server.serve(settings, build_app={"empty": _build_empty_app, "route": _build_empty_route}[variant])
+        server.serve(settings, build_app={"empty": _build_empty_handler, "bare": _build_bare_callable}[variant])
 
 
 if __name__ == "__main__":

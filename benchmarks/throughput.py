@@ -1,4 +1,4 @@
-"""How fast: wrk against two empty handlers and against the full durable path, in turns, on the same core."""
+"""How fast: wrk against an empty handler, a bare callable and the full durable path, in turns, on one core."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _PAUSE_S = 1.0
 def measure(bench: Bench) -> Throughput:
     sizes = bench.sizes
     with (
+        bench.server("bare", (*_SERVERS, "bare"), _MEMORY) as bare,
         bench.server("empty", (*_SERVERS, "empty"), _MEMORY) as empty,
-        bench.server("route", (*_SERVERS, "route"), _MEMORY) as route,
         bench.server("full") as full,
     ):
         body = next(messages.heartbeats(bench.runs.next(), 1))
-        for server in (empty, route):
+        for server in (bare, empty):
             if server.post(EMPTY_PATH, body) != EMPTY_ANSWER:
                 raise BenchError("the empty handler is not what answers on the empty server")
         answer_bytes = len(full.post(PUSH_PATH, body))
-        for server, path in ((empty, EMPTY_PATH), (route, EMPTY_PATH), (full, PUSH_PATH)):
+        for server, path in ((bare, EMPTY_PATH), (empty, EMPTY_PATH), (full, PUSH_PATH)):
             send(bench, server, path, sizes.warm_up_s)
         rounds = []
         for number in range(1, sizes.rounds + 1):
             for found in (
+                _load(bench, "bare", bare, EMPTY_PATH),
                 _load(bench, "empty", empty, EMPTY_PATH),
-                _load(bench, "route", route, EMPTY_PATH),
                 load_durable(bench, full),
             ):
                 rounds.append(found)
@@ -57,7 +57,7 @@ def load_durable(bench: Bench, server: Server) -> Round:
     return found
 
 
-def _load(bench: Bench, name: Literal["empty", "route", "full"], server: Server, path: str) -> Round:
+def _load(bench: Bench, name: Literal["bare", "empty", "full"], server: Server, path: str) -> Round:
     # What the round before left to be written to disk must not be written during this one.
     os.sync()
     time.sleep(_PAUSE_S)
