@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from common.faulty import Bench, FaultyStore
-from common.pond import Orders, delivery, order, service
+from common.pond import NOW, Orders, delivery, order, service
 from millpond.cache import Sightings
 from millpond.engine import GATHER_S
 from millpond.errors import Overloaded
 from millpond.model import Delivery, Outcome, Ref, Result
-from millpond.route import Item, Router
+from millpond.route import Item, Router, RouteRules
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -153,6 +153,39 @@ def test_a_bug_in_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -
         assert len(reported) == 1
 
     run(scenario)
+
+
+def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to one of them, all that came along are answered, and none is left in the room."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+        def wrong(*_: Any) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(bench.engine, "refusal", wrong)
+        poison = delivery({"what": "is this"}, "m2")
+        results = await bench.send(service("m1", 1, "ok", 1), poison, service("m3", 3, "ok", 3))
+        assert [result.reason for result in results] == ["applied", "internal_error", "applied"]
+        assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("attribute", ["foo", "projects/p/topics/foo"])
+def test_of_a_topic_s_path_the_last_part_counts(attribute: str) -> None:
+    """Also where a view names itself after the whole path, which no message can mean."""
+
+    def named(name: str, topic: str) -> Orders:
+        found = Orders()
+        found.name, found.topics = name, (topic,)
+        return found
+
+    router = Router([named("long", "projects/p/topics/foo"), named("short", "foo")], RouteRules(env="dev"))
+    item = router.route(delivery({"day": "d1", "amount": 1}, attributes={"topic": attribute}), NOW)
+    assert [target.view.name for target in item.targets] == ["short"]
 
 
 def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
