@@ -25,7 +25,7 @@ from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.ports import Store
 from millpond.receipts import Receipts
 from millpond.route import Fault, Item, Letter, Router
-from millpond.ticket import Arrival, Done, Ticket
+from millpond.ticket import Arrival, Done, Ticket, weigh
 
 # So long, while every turn of the event loop brings more messages, a commit is put off for their sake.
 GATHER_S = 0.005
@@ -130,9 +130,9 @@ class Engine:
             self._pump()
             if self._is_full():
                 raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
-        arrival = Arrival(delivery, done, replay, bury)
-        self._arrived.append(arrival)
-        self._room_bytes += arrival.weight
+        weight = weigh(delivery)
+        self._arrived.append(Arrival(delivery, done, replay, bury, weight))
+        self._room_bytes += weight
         self._pump_soon()
 
     def _pump_soon(self) -> None:

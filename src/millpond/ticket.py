@@ -27,11 +27,8 @@ class Arrival(msgspec.Struct, frozen=True):
     done: Done
     replay: bool
     bury: bool
-
-    @property
-    def weight(self) -> int:
-        """About how many bytes it costs until it is settled."""
-        return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(self.delivery.data or b"")
+    # About how many bytes it costs until it is settled.
+    weight: int
 
 
 class Ticket:
@@ -70,3 +67,7 @@ class Ticket:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "answering a message failed", "exception": error}
                 )
+
+
+def weigh(delivery: Delivery) -> int:
+    return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(delivery.data or b"")

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from common.emulators import REQUIRED
+from common.needed import lacking
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "infra" / "prometheus" / "millpond.rules.yml"
@@ -27,9 +25,7 @@ def run(command: str, *arguments: str, folder: Path) -> subprocess.CompletedProc
     """The tool's own words; the test fails where it is required and missing, and skips elsewhere."""
     found = shutil.which(command)
     if found is None:
-        if os.environ.get(REQUIRED) or os.environ.get("CI"):
-            pytest.fail(_HOW_TO_GET[command])
-        pytest.skip(_HOW_TO_GET[command])
+        lacking(_HOW_TO_GET[command])
     # A machine may name a configuration of its own for Terraform; nothing here needs one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     return subprocess.run(

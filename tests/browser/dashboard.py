@@ -10,16 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Request, expect, sync_playwright
+
+from common.needed import lacking
 
 WIDE = (1280, 860)
 PHONE = (360, 740)
 WAIT_MS = 10_000
 # A name that is not this machine's, but leads to it: what a page of another site would try.
 FOREIGN_NAME = "pond.example"
-# Where these are set a missing browser is a failure; elsewhere one line says how to get it.
-REQUIRED = ("CI", "MILLPOND_REQUIRE_EMULATORS")
 HOW_TO_GET = "the dashboard's tests drive Chromium: install it (Debian: apt install chromium) so that it is on PATH"
 # Complaints become console errors, which every test looks at in the end.
 _TELL_VIOLATIONS = """
@@ -32,9 +31,7 @@ def chromium() -> str:
     """The path of the machine's Chromium; without one the test fails or is skipped."""
     found = shutil.which("chromium")
     if found is None:
-        if any(os.environ.get(name) for name in REQUIRED):
-            pytest.fail(HOW_TO_GET)
-        pytest.skip(HOW_TO_GET)
+        lacking(HOW_TO_GET)
     return found
 
 

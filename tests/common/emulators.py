@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from common.needed import lacking
 from millpond.errors import Unavailable
 from millpond.model import Put, Ref
 from millpond.stores.firestore import FirestoreStore
 
 START_S = 60.0
-# `.ci/run` sets it: there a missing emulator is a failure, and elsewhere one line says how to get it.
-REQUIRED = "MILLPOND_REQUIRE_EMULATORS"
 MISSING = "needs Google's emulators"
 # Said once, at the end of the run.
 HOW_TO_GET = (
@@ -40,9 +39,7 @@ _COMMANDS = {
 def emulator(kind: str, folder: Path) -> Iterator[str]:
     """`firestore` or `pubsub`, running; its address as the client libraries' environment variables want it."""
     if shutil.which("gcloud") is None or shutil.which("java") is None:
-        if os.environ.get(REQUIRED):
-            pytest.fail(HOW_TO_GET)
-        pytest.skip(MISSING)
+        lacking(HOW_TO_GET, skipped_as=MISSING)
     address = f"127.0.0.1:{free_port()}"
     log = folder / f"{kind}.log"
     with log.open("wb") as output:

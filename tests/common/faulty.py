@@ -12,8 +12,10 @@ from millpond import settings as settings_module
 from millpond.engine import Engine
 from millpond.errors import WriteRefused
 from millpond.model import Committed, Conflict, Delivery, LogEntry, Put, Ref, Result, Snapshot, Write
+from millpond.route import Router
 from millpond.service import Service
 from millpond.stores.memory import MemoryStore
+from millpond.view import View
 
 
 class FaultyStore(MemoryStore):
@@ -82,6 +84,12 @@ class Bench:
     @property
     def engine(self) -> Engine:
         return self.service.engine
+
+    def use(self, *views: View) -> None:
+        """Feed these views, instead of those of the settings."""
+        for view in views:
+            view.name = view.name or view.collection
+        self.engine.router = Router(views, self.service.settings.route_rules())
 
     async def send(self, *messages: Delivery) -> list[Result]:
         return list(await asyncio.gather(*(self.engine.handle(message) for message in messages)))

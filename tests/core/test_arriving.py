@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -19,10 +18,6 @@ from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.route import Item, Router, RouteRules
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
-
-
 async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:
     """Send one message in each turn of the event loop."""
     futures = []
@@ -34,9 +29,7 @@ async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:
 
 def sightings_bench(store: FaultyStore | None = None) -> Bench:
     bench = Bench(store or FaultyStore(in_flight_max=1))
-    view = Orders()
-    view.name = "sales"
-    bench.engine.router = Router([view], bench.service.settings.route_rules())
+    bench.use(Orders())
     return bench
 
 
@@ -61,7 +54,7 @@ def test_what_comes_in_turns_of_the_loop_shares_a_commit() -> None:
         assert {result.outcome for result in results} == {Outcome.APPLIED}
         assert len(bench.store.commits) == 1
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_nobody_waits_for_more_than_a_batch_holds() -> None:
@@ -82,7 +75,7 @@ def test_nobody_waits_for_more_than_a_batch_holds() -> None:
         assert begun[4] == 0
         assert begun[9] > 0
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("bound", ["time", "bytes"])
@@ -100,7 +93,7 @@ def test_a_commit_is_put_off_within_bounds(bound: str) -> None:
             await asyncio.sleep(0)
         assert bench.store.commits
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_one_turn_brings_no_more_than_the_room_holds() -> None:
@@ -120,7 +113,7 @@ def test_one_turn_brings_no_more_than_the_room_holds() -> None:
         await bench.engine.drain()
         assert [result.outcome for result in results] == [Outcome.APPLIED] * 4
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_poison_is_answered_while_the_store_hangs() -> None:
@@ -136,7 +129,7 @@ def test_poison_is_answered_while_the_store_hangs() -> None:
         bench.store.gate.set()
         assert (await good).outcome is Outcome.APPLIED
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_bug_in_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +145,7 @@ def test_a_bug_in_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -
         assert results[1].outcome is Outcome.RETRY
         assert len(reported) == 1
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +164,7 @@ def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch
         assert [result.reason for result in results] == ["applied", "internal_error", "applied"]
         assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("attribute", ["foo", "projects/p/topics/foo"])
@@ -203,7 +196,7 @@ def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0)
         assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_draining_takes_along_what_has_just_arrived() -> None:
@@ -216,7 +209,7 @@ def test_draining_takes_along_what_has_just_arrived() -> None:
         await bench.engine.drain()
         assert [result.outcome for result in results] == [Outcome.APPLIED]
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
@@ -235,7 +228,7 @@ def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
         assert other.reason == "applied"
         assert len(bench.store.reads) == 1, "what was never seen is not read"
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
@@ -250,7 +243,7 @@ def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
             assert again.reason == "duplicate_message_noop"
             assert second.engine.metrics.conflicts == conflicts
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_what_was_read_of_receipts_is_not_kept() -> None:
@@ -264,7 +257,7 @@ def test_what_was_read_of_receipts_is_not_kept() -> None:
             await bench.send(order("m1", 10, 1))
             assert len(bench.store.reads) == 1
 
-    run(scenario)
+    asyncio.run(scenario())
 
 
 def test_sightings_are_forgotten_by_generations() -> None:

@@ -29,7 +29,7 @@ from millpond.model import (
     Snapshot,
     Write,
 )
-from millpond.route import Fault, Item, Letter, Router
+from millpond.route import Fault, Item, Letter
 from millpond.settle import settle_push
 from millpond.stores.memory import MemoryStore
 
@@ -96,8 +96,7 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(applied: bool,
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())
-        views = [*bench.service.views, _named(Orders())]
-        bench.engine.router = Router(views, bench.service.settings.route_rules())
+        bench.use(*bench.service.views, Orders())
         faults = bench.store.after if applied else bench.store.before
         faults.extend([Unavailable("the reply got lost", code="UNAVAILABLE")] * times)
         results = await bench.send(order("m1", 10, 0), order("m2", 5, -1), service("m3", 1, "ok", 1))
@@ -110,11 +109,6 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(applied: bool,
         assert (await bench.document("sales/d1"))["sum"] == 15
 
     run(scenario)
-
-
-def _named(view: Orders) -> Orders:
-    view.name = "sales"
-    return view
 
 
 def test_a_store_that_stays_away_is_answered_as_retry() -> None:
@@ -284,7 +278,7 @@ def test_a_slow_letter_holds_up_nobody() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())
-        bench.engine.router = Router([Orders()], bench.service.settings.route_rules())
+        bench.use(Orders())
         write_letter = bench.engine.undertaker.write_letter
         order_of_answers: list[str] = []
 
@@ -360,7 +354,7 @@ def test_what_its_sender_keeps_is_never_buried() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(), POISON_POLICY="park", VIEW_ERROR_PARK_AFTER_S="0")
-        bench.engine.router = Router([*bench.service.views, Buggy()], bench.service.settings.route_rules())
+        bench.use(*bench.service.views, Buggy())
         bench.store.refused.add("refused")
         replay = bench.service.replay_delivery
         poison = await replay(delivery({"service": "x", "timestamp": "?"}, "m1"))
@@ -670,7 +664,7 @@ def test_what_no_store_takes_is_buried_and_its_neighbours_applied() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=1))
-        bench.engine.router = Router([Hours()], bench.service.settings.route_rules())
+        bench.use(Hours())
         results = await bench.send(order("m1", 1, 0), order("m2", 13, -1), order("m3", 1, -2))
         assert outcomes(results) == ["applied", "write_refused", "applied"]
         assert (await bench.document("hours/d1"))["n"] == 2
@@ -697,7 +691,7 @@ def test_a_failing_shape_test_is_a_view_error() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())
-        bench.engine.router = Router([Clumsy()], bench.service.settings.route_rules())
+        bench.use(Clumsy())
         (result,) = await bench.send(POISON)
         assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
 
@@ -723,7 +717,7 @@ def test_a_collection_that_is_no_text_is_a_view_error() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=8))
-        bench.engine.router = Router([Anywhere()], bench.service.settings.route_rules())
+        bench.use(Anywhere())
         (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)
         assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
 
@@ -778,7 +772,7 @@ def test_an_old_duplicate_of_a_tally_is_a_duplicate() -> None:
         store = FaultyStore()
         first, second = Bench(store), Bench(store)
         for bench in (first, second):
-            bench.engine.router = Router([_named(Orders())], bench.service.settings.route_rules())
+            bench.use(Orders())
         old = order("m1", 10, -6.9 * 86_400)
         assert outcomes(await first.send(old)) == ["applied"]
         second.now = NOW + 12 * 3_600 * SECOND

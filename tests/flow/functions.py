@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from acceptance.support import clean_environment
-from common.emulators import REQUIRED, free_port
+from common.emulators import free_port
 from common.eventarc import Sent
+from common.needed import lacking
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / ".venv-functions" / "bin" / "functions-framework"
@@ -64,9 +64,7 @@ class Function:
 def function(folder: Path, environment: Mapping[str, str]) -> Iterator[Function]:
     """The example's function, started as its README would, in `folder`."""
     if not COMMAND.exists():
-        if os.environ.get(REQUIRED):
-            pytest.fail(HOW_TO_GET)
-        pytest.skip(HOW_TO_GET)
+        lacking(HOW_TO_GET)
     port, log = free_port(), folder / "function.log"
     source = ROOT / "examples" / "function" / "main.py"
     with log.open("wb") as output:
