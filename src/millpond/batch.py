@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from millpond.cache import Sightings, SnapshotCache
 from millpond.concurrency import run_all
-from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused, kind_of
 from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
@@ -72,7 +72,8 @@ class Batches:
                 await self._isolate(tickets, refusal, unsure)
                 return
             except _OutOfTime as error:
-                self._engine.metrics.store_errors[Unavailable.__name__] += not conflicts
+                if not conflicts:
+                    self._note_failure(tickets, error, failures + 1)
                 self._forget(tickets)
                 reason = "contention" if conflicts else error.reason
                 self._expire(tickets, _CONTENTION if conflicts else error, reason, everyone=True)
@@ -281,7 +282,7 @@ class Batches:
         Once we are told to stop there must be time to finish the try, too, which may take as long as the last.
         """
         engine, rules = self._engine, self._engine.rules
-        engine.metrics.store_errors[type(error).__name__] += 1
+        self._note_failure(tickets, error, failures)
         if isinstance(error, AccessDenied):
             if rules.bury_when_denied:
                 # Published letters are durable now. What only the store could keep is answered RETRY below.
@@ -296,6 +297,11 @@ class Batches:
         if tickets:
             await asyncio.sleep(pause)
         return tickets
+
+    def _note_failure(self, tickets: Sequence[Ticket], error: StoreError, attempt: int) -> None:
+        engine = self._engine
+        engine.metrics.store_errors[kind_of(error)] += 1
+        engine.on_failed_try(error, attempt, len(tickets) + engine.waiting)
 
     def _expire(
         self,

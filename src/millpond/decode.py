@@ -14,7 +14,7 @@ import msgspec
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent, MalformedEnvelope, json_type
-from millpond.model import Delivery
+from millpond.model import Delivery, is_blank
 from millpond.shape import INTEGER_MAX, INTEGER_MIN
 
 MESSAGE_ID_BYTES_MAX = 256
@@ -116,15 +116,18 @@ def decode_payload(delivery: Delivery) -> Payload:
         raise InvalidEvent("the message has no data", reason="missing_data")
     outer = _decode_object(delivery.data)
     _refuse_absurd(outer)
-    event_type = outer.get("event_type", outer.get("eventType"))
+    event_type = outer.get("event_type")
+    if is_blank(event_type):
+        event_type = outer.get("eventType", event_type)
     inner = outer.get("payload")
     if type(inner) is dict and type(event_type) is str:
         envelope = {k: v for k, v in outer.items() if k != "payload"}
         for name, alias in _ALIASES:
-            if name not in envelope and alias in envelope:
+            if alias in envelope and is_blank(envelope.get(name)):
                 envelope[name] = envelope[alias]
-        return Payload(outer, inner, envelope, event_type, _event_id(inner) or _event_id(envelope))
-    return Payload(outer, outer, {}, event_type if type(event_type) is str else None, _event_id(outer))
+        return Payload(outer, inner, envelope, event_type.strip() or None, _event_id(inner) or _event_id(envelope))
+    said = event_type.strip() or None if type(event_type) is str else None
+    return Payload(outer, outer, {}, said, _event_id(outer))
 
 
 def checked_message_id(message_id: str) -> str:
@@ -205,11 +208,13 @@ def _refuse_absurd(outer: dict[str, Any]) -> None:
 
 
 def _event_id(fields: dict[str, Any]) -> str | None:
-    value = fields.get("eventId", fields.get("event_id"))
-    if value is None or value == "":
-        return None
-    if type(value) is str:
-        return value
-    if type(value) is int:
-        return str(value)
-    raise InvalidEvent(f"eventId must be text, not {json_type(value)}")
+    for name in ("eventId", "event_id"):
+        value = fields.get(name)
+        if is_blank(value):
+            continue
+        if type(value) is str:
+            return value.strip()
+        if type(value) is int:
+            return str(value)
+        raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
+    return None

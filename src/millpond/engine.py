@@ -19,7 +19,7 @@ import msgspec
 
 from millpond import timestamps
 from millpond.batch import Batches
-from millpond.errors import Overloaded, ViewError, WriteRefused
+from millpond.errors import Overloaded, StoreError, ViewError, WriteRefused
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.ports import Store
@@ -34,6 +34,10 @@ DRAIN_S = 5.0
 # And then so long for calls that were under way.
 DRAIN_GRACE_S = 1.5
 _RESERVED_LOOK_S = 0.01
+
+
+# Told of each read or commit that failed: why, which try of its batch it was, and how many messages wait.
+FailedTry = Callable[[StoreError, int, int], None]
 
 
 class Undertaker(Protocol):
@@ -78,12 +82,14 @@ class Engine:
         metrics: Metrics,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         jitter: random.Random | None = None,
+        on_failed_try: FailedTry = lambda *_: None,
     ) -> None:
         self.router = router
         self.undertaker = undertaker
         self.rules = rules
         self.metrics = metrics
         self.wall_clock = wall_clock
+        self.on_failed_try = on_failed_try
         self._batches = Batches(self, store, jitter or random.Random())  # noqa: S311 - spreads retries, no secret
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()

@@ -47,9 +47,13 @@ def missing_extra(name: str, value: object, error: ModuleNotFoundError) -> Setti
 
 
 class Poison(MillpondError):
-    """The message can never succeed as it is. `reason` is a stable word for dashboards and alerts."""
+    """The message can never succeed as it is. `reason` is a stable word for dashboards and alerts.
+
+    `view` names the view that refused it; None where no view was asked.
+    """
 
     reason = "poison"
+    view: str | None = None
 
     def __init__(self, message: str, reason: str | None = None) -> None:
         super().__init__(message)
@@ -118,6 +122,14 @@ class AccessDenied(StoreError):
 
 class WriteRefused(StoreError):
     reason = "write_refused"
+
+
+def kind_of(error: BaseException) -> str:
+    """An error's type as people know it: that of the tree above, whatever it was refined to."""
+    for kind in (Unavailable, AccessDenied, WriteRefused):
+        if isinstance(error, kind):
+            return kind.__name__
+    return type(error).__name__
 
 
 class PushRefused(MillpondError):

@@ -3,6 +3,8 @@
 Firestore forbids `/`, the ids `.` and `..`, and the form `__x__`; ids made of several parts are joined by `__`.
 Escaping is percent-style, so ordinary ids (`BRK.B`, `prod__api`) stay readable and two different inputs
 never meet in one document.
+
+A view whose key is always one part needs no separator: there `encode_name` keeps every id that Firestore allows.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ SEPARATOR = "__"
 # an underscore at the seam, nor make an id of the form `__x__`.
 _ESCAPED = re.compile(r"[%/\x00]|(?<=_)_|^_|_$")
 _PLAIN = re.compile(r"[A-Za-z0-9:~+@-][A-Za-z0-9.:~+@-]*")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 @lru_cache(maxsize=4_096)
@@ -27,8 +30,40 @@ def encode_id(*parts: str) -> str:
     """The document id of `parts`, joined by `__`. Refuses empty parts and ids over 1,500 bytes."""
     encoded = SEPARATOR.join([_encode_part(part) for part in parts])
     if len(encoded) * 4 > ID_BYTES_MAX and len(encoded.encode()) > ID_BYTES_MAX:
-        raise InvalidEvent(f"the document id would be over {ID_BYTES_MAX} bytes", reason="id_too_long")
+        raise _too_long()
     return encoded
+
+
+def _too_long() -> InvalidEvent:
+    return InvalidEvent(f"the document id would be over {ID_BYTES_MAX} bytes", reason="id_too_long")
+
+
+@lru_cache(maxsize=4_096)
+def encode_name(name: str) -> str:
+    """The document id of a view whose key is one part: `name` itself wherever a store takes it.
+
+    Escaped ids hold `%` and two hex digits. A name that does so too is escaped, so that no two names share an id.
+    """
+    if _is_kept(name):
+        if len(name) * 4 > ID_BYTES_MAX and len(name.encode()) > ID_BYTES_MAX:
+            raise _too_long()
+        return name
+    return encode_id(name)
+
+
+def _is_kept(name: str) -> bool:
+    return (
+        name not in {"", ".", ".."}
+        and "/" not in name
+        and "\0" not in name
+        and not (name.startswith(SEPARATOR) and name.endswith(SEPARATOR))
+        and _ESCAPE.search(name) is None
+    )
+
+
+def decode_name(encoded: str) -> str:
+    """The name `encode_name` was given."""
+    return unquote(encoded) if _ESCAPE.search(encoded) else encoded
 
 
 def decode_id(encoded: str) -> tuple[str, ...]:

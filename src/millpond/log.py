@@ -22,9 +22,9 @@ import msgspec
 
 from millpond import timestamps
 from millpond._version import __version__
-from millpond.errors import StoreError
+from millpond.errors import StoreError, kind_of
 from millpond.metrics import Metrics
-from millpond.model import Delivery, Outcome, Result
+from millpond.model import Delivery, Event, Result, ViewResult
 from millpond.settle import Settlement
 
 FLUSH_S = 0.05
@@ -33,13 +33,27 @@ ERROR_CHARS_MAX = 500
 # Of texts that come with a message and have no bound of their own.
 TEXT_CHARS_MAX = 300
 STACK_CHARS_MAX = 4_000
+# Lines about failed tries of store calls, in a second: an outage must not be a flood.
+FAILED_TRIES_PER_S_MAX = 10
 
 # Told of every message after its line: the delivery, the result, the latency in seconds, and the time.
 Onlooker = Callable[[Delivery | None, Result, float, int], None]
 
 
+class ViewLine(msgspec.Struct):
+    """What became of a message in one view."""
+
+    handler: str
+    doc_path: str | None
+    outcome: str
+    write_kind: str
+
+
 class MessageLine(msgspec.Struct):
-    """The line of one message. Every field of specification 004, always there, null where it does not apply."""
+    """The line of one message. Every field of specification 004, always there, null where it does not apply.
+
+    `outcome`, `handler`, `doc_path` and `write_kind` are those of one view, the one that decided; `docs` has all.
+    """
 
     severity: str
     message: str
@@ -62,7 +76,7 @@ class MessageLine(msgspec.Struct):
     deliveryAttempt: int | None = None  # noqa: N815
     handler: str | None = None
     doc_path: str | None = None
-    docs: list[str] = []
+    docs: list[ViewLine] = []
     idempotency_doc: str | None = None
     event_type: str | None = None
     schemaVersion: Any = None  # noqa: N815
@@ -79,6 +93,7 @@ class Log:
         self._sha = os.environ.get("GIT_SHA") or os.environ.get("K_REVISION")
         self._metrics = metrics
         self.onlookers: tuple[Onlooker, ...] = ()
+        self._tries_second = self._tries_written = self._tries_left_out = 0
         self._lines: list[bytes] = []
         self._bytes = 0
         self._encode = msgspec.json.Encoder().encode
@@ -107,7 +122,7 @@ class Log:
             settlement.ack_action,
             settlement.retryable,
             int(latency_s * 1e6) / 1e3,
-            _write_kind(result),
+            "letter" if result.buried else "none",
         )
         if delivery is not None:
             line.messageId = delivery.message_id
@@ -116,15 +131,17 @@ class Log:
             line.deliveryAttempt = delivery.attempt
         views, event, error = result.views, result.event, result.error
         if views:
-            line.handler = views[0].view
-            line.doc_path = views[0].doc
-            line.docs = [view.doc for view in views]
+            line.docs = docs = [_view_line(view) for view in views]
+            decisive = docs[0] if len(docs) == 1 else next(doc for doc in docs if doc.outcome is result.outcome)
+            line.handler, line.doc_path = decisive.handler, decisive.doc_path
+            line.write_kind = decisive.write_kind
             line.idempotency_doc = result.receipt
         if event is not None:
             line.event_type = event.event_type[:TEXT_CHARS_MAX] if event.event_type is not None else None
-            line.schemaVersion = _schema_version(event.payload.get("schemaVersion"))
+            line.schemaVersion = _schema_version(event)
         if error is not None:
-            line.error_type = type(error).__name__
+            line.handler = getattr(error, "view", None)
+            line.error_type = kind_of(error)
             line.error_code = error.code if isinstance(error, StoreError) else None
             line.error = f"{error}"[:ERROR_CHARS_MAX]
         self._add(line)
@@ -139,6 +156,28 @@ class Log:
         now = timestamps.to_text(time.time_ns() // 1_000)
         line = {"severity": severity, "message": message, "timestamp": now, "service": self._service}
         self._add({**line, "env": self._env, "version": __version__, **fields})
+
+    def failed_try(self, error: StoreError, attempt: int, waiting: int) -> None:
+        """A read or a commit failed, and `waiting` messages wait for it: seen before any of them is answered."""
+        second = int(time.monotonic())
+        if second != self._tries_second:
+            self._tries_second, self._tries_written = second, 0
+        if self._tries_written >= FAILED_TRIES_PER_S_MAX:
+            self._tries_left_out += 1
+            return
+        self._tries_written += 1
+        left_out, self._tries_left_out = self._tries_left_out, 0
+        self.note(
+            "WARNING",
+            "a call of the store failed",
+            reason="store_try_failed",
+            error_type=kind_of(error),
+            error_code=error.code,
+            error=f"{error}"[:ERROR_CHARS_MAX],
+            attempt=attempt,
+            messages_waiting=waiting,
+            lines_left_out=left_out,
+        )
 
     def unexpected(self, bug: BaseException) -> None:
         """A line for what nobody foresaw: its kind and the places, not its text, which may quote a payload."""
@@ -198,13 +237,17 @@ class ToLog(logging.Handler):
         self._log.note(severity, record.getMessage().strip(), **fields)
 
 
-def _write_kind(result: Result) -> str:
-    if result.buried:
-        return "letter"
-    return "put" if result.outcome is Outcome.APPLIED else "none"
+def _view_line(view: ViewResult) -> ViewLine:
+    return ViewLine(view.view, view.doc or None, view.outcome, "put" if view.wrote else "none")
 
 
-def _schema_version(value: Any) -> Any:
-    if value is None:
-        return None
-    return value if isinstance(value, int | float) else f"{value}"[:64] if isinstance(value, str) else None
+def _schema_version(event: Event) -> Any:
+    """The producer's, from the payload or the envelope around it."""
+    for fields in (event.payload, event.envelope):
+        for name in ("schemaVersion", "schema_version"):
+            value = fields.get(name)
+            if isinstance(value, str):
+                return value[:64]
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return value
+    return None

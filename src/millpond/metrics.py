@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from millpond.model import Result
+from millpond.model import Outcome, Result
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _STEP_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0)
@@ -41,6 +41,8 @@ class Metrics:
     def __init__(self) -> None:
         # (topic, outcome, reason) of every message answered.
         self.messages: Counter[tuple[str, str, str]] = Counter()
+        # (view, outcome) of every event a view was asked about.
+        self.view_events: Counter[tuple[str, str]] = Counter()
         self.push_responses: Counter[int] = Counter()
         # There from the start, so that whoever looks for an increase sees the first one.
         self.store_errors: Counter[str] = Counter({"AccessDenied": 0, "Unavailable": 0})
@@ -65,6 +67,17 @@ class Metrics:
         """A message was answered, however it came."""
         self.messages[result.topic, result.outcome, result.reason] += 1
         self.message_seconds.observe(latency_s)
+        for view in result.views:
+            self.view_events[view.view, view.outcome] += 1
+        # Of a message that a view refused nothing else is known: no view took it.
+        if not result.views and (refused_by := getattr(result.error, "view", None)) is not None:
+            self.view_events[refused_by, result.outcome] += 1
+
+    def expect_views(self, names: Iterable[str]) -> None:
+        """Begin each view's counters at zero, so that whoever looks for an increase sees the first one."""
+        for name in names:
+            for outcome in Outcome:
+                self.view_events[name, outcome] += 0
 
     def count_flow_event(self, outcome: str, reason: str, latency_s: float) -> None:
         """An event about a flow run was answered, after its step's work where it led to some."""
@@ -84,6 +97,12 @@ class Metrics:
             "Messages answered, by topic, outcome and reason.",
             ("topic", "outcome", "reason"),
             self.messages,
+        )
+        yield _labelled(
+            "millpond_view_events",
+            "Events a view was asked about, by view and outcome.",
+            ("view", "outcome"),
+            self.view_events,
         )
         responses = {(str(status),): n for status, n in self.push_responses.items()}
         yield _labelled("millpond_push_responses", "Push requests answered, by status.", ("status",), responses)

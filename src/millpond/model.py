@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,12 +56,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     message_id: str
     publish_time: int
+    # The topic its views feed on.
     topic: str
     payload: dict[str, Any]
     envelope: dict[str, Any] = {}
     attributes: dict[str, str] = {}
     event_type: str | None = None
     event_id: str | None = None
+    # The topic's own name as the message or its subscription gave it, where that is another one.
+    source_topic: str | None = None
+    # NAIVE_TIMES=utc: times without an offset are UTC.
+    naive_as_utc: bool = False
     # What was worked out from it once and is asked for again.
     memo: dict[Any, Any] = {}
 
@@ -69,23 +75,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return default if value is None else value
 
     def require(self, name: str) -> Any:
-        """The payload's value under `name`; missing, null or empty text makes the event poison."""
+        """The payload's value under `name`; missing, null or blank text makes the event poison."""
         value = self.payload.get(name)
-        if value is None or value == "":
+        if is_blank(value):
             raise InvalidEvent(f"{name} is missing")
         return value
 
     def text(self, *names: str) -> str | None:
-        """The first of `names` that holds text (numbers are written out); other types make it poison."""
+        """The first of `names` that holds text, trimmed (numbers are written out); other types make it poison."""
+        payload = self.payload
         for name in names:
-            value = self.payload.get(name)
-            if type(value) is str and value:
-                return value
-            if value is None or value == "":
-                continue
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return str(value)
-            raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
+            text = trimmed(payload.get(name), name)
+            if text is not None:
+                return text
         return None
 
     def number(self, name: str) -> Any:
@@ -98,15 +100,43 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         raise InvalidEvent(f"{name} must be a finite number, not {json_type(value)}")
 
     def time(self, *names: str) -> int | None:
-        """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field."""
-        payload = self.payload
-        for name in names:
-            value = payload.get(name)
-            if value is None and name.startswith("envelope."):
-                value = self.envelope.get(name[9:])
-            if value is not None and value != "":
-                return timestamps.parse(value, name)
+        """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field.
+
+        A `?` after a name passes over text that is no time at all ("n/a"); without it such text is poison.
+        """
+        for field, in_envelope, passes_over, name in _time_fields(names):
+            value = (self.envelope if in_envelope else self.payload).get(field)
+            if is_blank(value) or (passes_over and timestamps.is_no_time(value)):
+                continue
+            return timestamps.parse(value, name, naive_as_utc=self.naive_as_utc)
         return None
+
+
+@lru_cache(maxsize=1_024)
+def _time_fields(names: tuple[str, ...]) -> tuple[tuple[str, bool, bool, str], ...]:
+    """Of each name: the field, whether it is the envelope's, whether words are passed over, and what to call it."""
+    fields = []
+    for name in names:
+        called = name.removesuffix("?")
+        field = called.removeprefix("envelope.")
+        fields.append((field, field != called, name != called, called))
+    return tuple(fields)
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a field counts as missing: absent, null, or text of nothing but white space."""
+    return value is None or (type(value) is str and (not value or value.isspace()))
+
+
+def trimmed(value: Any, name: str) -> str | None:
+    """A field that must be text, without white space around it; None where it is blank."""
+    if type(value) is str:
+        return value.strip() or None
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -178,11 +208,14 @@ class ViewResult(msgspec.Struct, frozen=True):
     """What became of an event in one view. `stamp` is its own, `winner` the document's afterwards."""
 
     view: str
+    # Empty where the view did not want the event and so never said which document it would be about.
     doc: str
     outcome: Outcome
     reason: str
     stamp: str | None = None
     winner: str | None = None
+    # Whether the document was written: a republished copy is a duplicate, and takes over the provenance.
+    wrote: bool = False
 
 
 class Result(msgspec.Struct, frozen=True):

@@ -26,9 +26,16 @@ from millpond.model import (
     ViewResult,
     Write,
 )
-from millpond.receipts import Receipts
+from millpond.receipts import Receipts, content_mark
 from millpond.route import Item, Letter, Target
-from millpond.view import Latest, Merge, Tally, View
+from millpond.shape import same_value
+from millpond.stamp import decode_stamp
+from millpond.stored_stamps import field_holders, grouped, stamp_and_key
+from millpond.view import Latest, Merge, Tally
+
+# What a copy of an event may change and still say nothing new.
+_PROVENANCE = frozenset({"source", "ingestedAt", "expireAt"})
+_ABSENT = object()
 
 
 class Plan(NamedTuple):
@@ -123,12 +130,22 @@ def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
     for target, verdict in zip(item.targets, verdicts, strict=True):
         if verdict.document is not None:
             desk.put(target.ref, verdict.document, checked=target.view.representable)
-        views.append(
-            ViewResult(target.view.name, target.path, verdict.outcome, verdict.reason, target.stamp, verdict.winner)
-        )
+        views.append(_view_result(target, verdict))
     receipt = receipts.record(item, verdicts, desk, now)
     top = views[0] if len(views) == 1 else min(views, key=lambda view: OUTCOME_RANK[view.outcome])
     return Result(top.outcome, top.reason, item.topic, views, receipt=receipt, event=item.event)
+
+
+def _view_result(target: Target, verdict: Verdict) -> ViewResult:
+    return ViewResult(
+        target.view.name,
+        target.path,
+        verdict.outcome,
+        verdict.reason,
+        target.stamp or None,
+        verdict.winner,
+        verdict.document is not None,
+    )
 
 
 def _plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
@@ -168,8 +185,10 @@ def _decide_latest(target: Target, current: Document | None, now: int) -> Verdic
         # The greater copy is written whole even when it is the same event again: the document must be the
         # maximum over all copies, also when two copies that claim to be one event differ.
         document = _stamped_now(target, target.content, now)
-        if stored_key == target.key:
-            return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, stamp)
+        if stored is not None and stored_key == target.key and current is not None:
+            names = document.keys() | current.keys()
+            if all(_says_the_same(name, target, document, current, stored) for name in names):
+                return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, stamp)
         return Verdict(Outcome.APPLIED, "applied", document, stamp)
     if stamp == stored:
         return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
@@ -178,21 +197,26 @@ def _decide_latest(target: Target, current: Document | None, now: int) -> Verdic
 
 def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict:
     fields = {k: v for k, v in (target.content or {}).items() if k != "source"}
-    holders = _field_holders(target.view, current)
+    holders = field_holders(target.view, current)
     won = [name for name in fields if name not in holders or target.stamp > holders[name]["stamp"]]
     stored = stamp_and_key(target.view, current)[0]
     if not won:
         if any(holders[name]["stamp"] == target.stamp for name in fields):
             return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
         return Verdict(Outcome.STALE, "stale_event_ignored", None, stored)
-    same_event = all(name in holders and holders[name]["key"] == target.key for name in won)
+    same_event = all(
+        name in holders
+        and holders[name]["key"] == target.key
+        and _says_the_same(name, target, fields, current or {}, holders[name]["stamp"])
+        for name in won
+    )
     mine = {"stamp": target.stamp, "key": target.key}
     for name in won:
         holders[name] = mine
     newest = current is None or stored is None or target.stamp > stored
     held = (current or {}).get("source")
     source = dict(target.source) if newest else {"stamp": stored, **(held if isinstance(held, dict) else {})}
-    source["stamps"] = _grouped(holders)
+    source["stamps"] = grouped(holders)
     document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
     winner = target.stamp if newest else stored
     document = _stamped_now(target, document, now)
@@ -201,26 +225,45 @@ def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict
     return Verdict(Outcome.APPLIED, "applied", document, winner)
 
 
+def _says_the_same(name: str, target: Target, mine: Document, stored: Document, stored_stamp: str) -> bool:
+    """Whether a field of another copy of this event holds what this copy says: then only provenance changes.
+
+    A view fills in publish time where the event has no time of its own; each copy has one of its own.
+    """
+    if name in _PROVENANCE:
+        return True
+    one, other = mine.get(name, _ABSENT), stored.get(name, _ABSENT)
+    if same_value(one, other):
+        return True
+    published = timestamps.to_datetime(decode_stamp(stored_stamp).publish_time)
+    return bool(one == target.source["publishedAt"] and other == published)
+
+
 def _decide_tally(
     item: Item, view: Tally, target: Target, current: Document | None, desk: Desk, now: int, receipts: Receipts
 ) -> Verdict:
     stored = stamp_and_key(view, current)[0]
     known = receipts.known(target, desk, now)
+    assert item.event is not None  # noqa: S101 - items with targets have an event
     if known is not None:
+        counted = known["views"][view.name].get("content") if isinstance(known.get("views"), dict) else None
+        if counted is not None and counted != content_mark(item.event):
+            # Another copy of the event was counted, and what it said cannot be taken back out of a fold.
+            return Verdict(Outcome.DUPLICATE, "other_content_not_counted", None, stored)
         return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, stored)
     if target.event_time < receipts.counted_from(now):
         # Its receipt may have expired, so nobody can say whether it was counted: a person decides.
-        raise InvalidEvent(
-            "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted",
-            reason="too_old_to_count",
-        )
+        old = "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted"
+        fault = InvalidEvent(old, reason="too_old_to_count")
+        fault.view = view.name
+        raise fault
     # A round trip through bytes: whatever the fold does to its argument, our copy stays as it was.
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
     source = before.pop("source", None)
     try:
-        assert item.event is not None  # noqa: S101 - items with targets have an event
         document = dict(view.fold(item.event, before))
-    except Poison:
+    except Poison as fault:
+        fault.view = view.name
         raise
     except Exception as error:
         raise ViewError(view.name, error) from error
@@ -252,44 +295,3 @@ def _stamped_now(target: Target, document: Document | None, now: int) -> Documen
     if target.view.ingested_at:
         return {**document, "ingestedAt": timestamps.to_datetime(now)}
     return document
-
-
-def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str | None]:
-    """The stamp a stored document carries, or the one its view adopts it under."""
-    if current is None:
-        return None, None
-    source = current.get("source")
-    if isinstance(source, dict) and isinstance(source.get("stamp"), str):
-        return source["stamp"], source.get("key")
-    return _adopted(view, current), None
-
-
-def _adopted(view: View, current: Document) -> str | None:
-    try:
-        return view.adopt(current)
-    except Exception as error:
-        # The stored document is at fault, or the view: never the event.
-        raise ViewError(view.name, error) from error
-
-
-def _field_holders(view: View, current: Document | None) -> dict[str, Document]:
-    """Which stamp, and which event, each field of a merged document came from."""
-    if current is None:
-        return {}
-    source = current.get("source")
-    if isinstance(source, dict) and isinstance(source.get("stamps"), list):
-        return {name: group for group in source["stamps"] for name in group["fields"]}
-    adopted = _adopted(view, current)
-    if adopted is None:
-        return {}
-    return {name: {"stamp": adopted, "key": None} for name in current if name not in {"source", "ingestedAt"}}
-
-
-def _grouped(holders: Mapping[str, Document]) -> list[Document]:
-    """One entry per stamp with the fields it holds: a document names each stamp once, not once a field."""
-    groups: dict[str, Document] = {}
-    for name in sorted(holders):
-        holder = holders[name]
-        group = groups.setdefault(holder["stamp"], {"stamp": holder["stamp"], "key": holder["key"], "fields": []})
-        group["fields"].append(name)
-    return [groups[stamp] for stamp in sorted(groups, reverse=True)]

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millpond import timestamps
-from millpond.model import Document, Outcome, Ref
+from millpond.digest import base32_sha256
+from millpond.model import Document, Event, Outcome, Ref
+from millpond.shape import canonical_json
+from millpond.view import Tally
 
 if TYPE_CHECKING:
     from millpond.plan import Desk, Verdict
     from millpond.route import Item, Target
 
 _COUNTS = frozenset({Outcome.APPLIED, Outcome.STALE})
+
+
+def content_mark(event: Event) -> str:
+    """What the event says, as 52 characters: copies that claim to be one event by their eventId may differ."""
+    return base32_sha256(canonical_json(event.payload))
 
 
 class Receipts(msgspec.Struct, frozen=True):
@@ -83,6 +91,8 @@ class Receipts(msgspec.Struct, frozen=True):
             "stamp": target.stamp,
             "winner": verdict.winner,
         }
+        if isinstance(target.view, Tally) and item.event is not None and item.event.event_id is not None:
+            entry["content"] = content_mark(item.event)
         if current is not None:
             top = {"outcome": outcome, "reason": verdict.reason} if verdict.outcome is Outcome.APPLIED else {}
             return {**current, **top, "views": {**views, target.view.name: entry}}

@@ -6,22 +6,22 @@ item, not raised, so that the engine has one place that decides what becomes of 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Container, Sequence
+from typing import Any
 
 import msgspec
 
 from millpond import timestamps
-from millpond.decode import Payload, decode_payload
+from millpond.decode import decode_payload
 from millpond.digest import base32_sha256
-from millpond.errors import AccessDenied, Poison, UnroutableEvent, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, ViewError, WriteRefused
 from millpond.ids import SEPARATOR, encode_id
 from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
 from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, encode_document
 from millpond.stamp import clamp_event_time, encode_stamp
+from millpond.topics import TopicRules, Topics
 from millpond.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
 
-T = TypeVar("T")
 RECEIPT_COLLECTION = "ops_dedupe"
 
 
@@ -85,38 +85,31 @@ class RouteRules(msgspec.Struct, frozen=True, kw_only=True):
     """The settings routing depends on."""
 
     env: str
-    routes: Mapping[str, Mapping[str, str]] = {}
-    subscription_topics: Mapping[str, str] = {}
-    source_topic: str | None = None
+    topics: TopicRules = TopicRules()
     max_future_skew: int = 300 * timestamps.SECOND_US
     receipts_by_message: bool = False
+    naive_as_utc: bool = False
 
 
 class Router:
     def __init__(self, views: Sequence[View], rules: RouteRules) -> None:
         self.views = tuple(views)
         self._rules = rules
-        self._by_topic: dict[str, list[View]] = {}
-        self._topic_of_type: dict[str, str] = {}
+        self.topics = Topics(views, rules.topics)
         self._receipt_prefixes: dict[str, str] = {}
-        for view in views:
-            for topic in view.topics:
-                self._by_topic.setdefault(topic, []).append(view)
-            for event_type in view.event_types:
-                self._topic_of_type.setdefault(event_type, view.topics[0])
 
     def only(self, names: Container[str]) -> Router:
         """The same way to find a topic, and of its views only these."""
         router = Router(self.views, self._rules)
-        for topic, views in router._by_topic.items():
-            router._by_topic[topic] = [view for view in views if view.name in names]
+        for topic, views in router.topics.feeding.items():
+            router.topics.feeding[topic] = [view for view in views if view.name in names]
         return router
 
     def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False, bury: bool = True) -> Item:
         topic, event = "", None
         try:
             payload = decode_payload(delivery)
-            kind, topic = self._resolve_topic(delivery, payload)
+            topic, shown = self.topics.resolve(delivery, payload)
             event = Event(
                 message_id=delivery.message_id,
                 publish_time=delivery.publish_time,
@@ -126,60 +119,20 @@ class Router:
                 attributes=delivery.attributes,
                 event_type=payload.event_type,
                 event_id=payload.event_id,
+                source_topic=None if shown == topic else shown,
+                naive_as_utc=self._rules.naive_as_utc,
             )
-            targets = [self._target(view, event) for view in self._by_topic[kind]]
+            targets = [self._target(view, event) for view in self.topics.feeding[topic]]
             _refuse_unstorable(targets, len(delivery.data or b""))
         except (Poison, ViewError, WriteRefused) as fault:
             return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay, bury=bury)
         return Item(delivery, topic, arrived_at, event, targets, replay=replay, bury=bury)
 
-    def _resolve_topic(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
-        """(which views, the topic's name as recorded). Names no view knows fall through to the next source."""
-        rules = self._rules
-        attribute = delivery.attributes.get("topic")
-        if rules.routes:
-            route = _of_subscription(rules.routes, delivery.subscription)
-            if route is not None:
-                topic = _short(route["topic"] or route["kind"])
-                kind = self._known(route["kind"])
-                if kind is not None:
-                    return kind, topic
-        if attribute and attribute in self._by_topic and "/" not in attribute:
-            return attribute, attribute
-        outer = payload.outer
-        for name in (
-            attribute,
-            outer.get("topic"),
-            outer.get("pubsubTopic"),
-            outer.get("sourceTopic"),
-            _of_subscription(rules.subscription_topics, delivery.subscription)
-            if rules.subscription_topics
-            else None,
-            rules.source_topic,
-            payload.event_type,
-        ):
-            if name:
-                kind = self._known(name)
-                if kind is not None:
-                    return kind, kind
-        for view in self.views:
-            if _matches(view, payload.payload):
-                return view.topics[0], view.topics[0]
-        raise UnroutableEvent(
-            "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
-            "SUBSCRIPTION_TOPIC_MAP for its subscription"
-        )
-
-    def _known(self, name: Any) -> str | None:
-        if not isinstance(name, str):
-            return None
-        name = _short(name)
-        return name if name in self._by_topic else self._topic_of_type.get(name)
-
     def _target(self, view: View, event: Event) -> Target:
         try:
-            return self._build_target(view, event)
-        except Poison:
+            return self._build_target(view, event) if view.wants(event) else _unwanted(view)
+        except Poison as fault:
+            fault.view = view.name
             raise
         except Exception as error:
             raise ViewError(view.name, error) from error
@@ -191,12 +144,14 @@ class Router:
         sequence = view.sequence_of(event)
         order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
         stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
+        if view.stamp_prefix:
+            stamp = view.stamp_prefix + stamp
         key = logical_key(event, own_time, sequence)
         collection = view.collection_of(event)
         if type(collection) is not str:
             raise TypeError(f"a collection must be text, not {type(collection).__name__}")
-        ref = Ref(collection, encode_id(*view.key_of(event)))
-        source = _provenance(event, stamp, key)
+        ref = Ref(collection, view.id_of(event))
+        source = _provenance(event, view, stamp, key)
         content, wanted = _content(view, event, ref)
         settled = None if wanted else Outcome.FILTERED
         if wanted and view.late_after_s and self._too_old(view, event, event_time):
@@ -223,13 +178,6 @@ class Router:
             prefix = encode_id(self._rules.env, event.topic) + SEPARATOR
             self._receipt_prefixes[event.topic] = prefix
         return Ref(RECEIPT_COLLECTION, prefix + key)
-
-
-def _matches(view: View, payload: dict[str, Any]) -> bool:
-    try:
-        return view.matches(payload)
-    except Exception as error:
-        raise ViewError(view.name, error) from error
 
 
 def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
@@ -259,15 +207,6 @@ def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str
     return base32_sha256(identity)
 
 
-def _of_subscription(table: Mapping[str, T], subscription: str) -> T | None:
-    """A table's entry for a subscription, by its full path or its short name."""
-    return table.get(subscription) or table.get(_short(subscription))
-
-
-def _short(topic: str) -> str:
-    return topic.rpartition("/")[2]
-
-
 def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:
     """(what the view makes of the event, whether it wants it at all)."""
     if isinstance(view, Latest):
@@ -279,7 +218,7 @@ def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]
         fields = view.fields(event)
         return _checked(fields, ref), bool(fields)
     assert isinstance(view, Tally)  # noqa: S101 - the loader admits no other kind
-    return None, view.wants(event)
+    return None, True
 
 
 def _checked(document: Any, ref: Ref) -> Document | None:
@@ -288,14 +227,21 @@ def _checked(document: Any, ref: Ref) -> Document | None:
     return document
 
 
-def _provenance(event: Event, stamp: str, key: str) -> Document:
-    source = {
-        "topic": event.topic,
+def _unwanted(view: View) -> Target:
+    """An event the view has no document for: nothing else is asked of it."""
+    return Target(view, Ref("", ""), "", "", "", 0, {}, None, None, Outcome.FILTERED)
+
+
+def _provenance(event: Event, view: View, stamp: str, key: str) -> Document:
+    source: Document = {
+        "topic": event.source_topic or event.topic,
         "messageId": event.message_id,
         "publishedAt": timestamps.to_datetime(event.publish_time),
         "stamp": stamp,
         "key": key,
     }
+    if view.order:
+        source["order"] = view.order
     envelope = event.envelope
     if envelope:
         producer = {

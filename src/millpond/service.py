@@ -100,7 +100,10 @@ class Service:
             rules=settings.engine_rules(),
             metrics=self.metrics,
             wall_clock=wall_clock,
+            on_failed_try=self.log.failed_try,
         )
+        self.engine.router.topics.check()
+        self.metrics.expect_views(view.name for view in self.views)
         self.rebuilds = Rebuilds(self.rebuild, self.log)
         self.flow = Flow(settings, store, self.log, self.metrics, wall_clock)
         self.metrics.watch(

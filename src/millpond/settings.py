@@ -19,6 +19,7 @@ from millpond.errors import SettingsError
 from millpond.receipts import Receipts
 from millpond.route import RouteRules
 from millpond.settings_table import TABLE
+from millpond.topics import TopicRules
 
 FIRESTORE = "firestore"
 # 002 requires them; a laptop should not have to know them.
@@ -54,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     firestore_retry_max_backoff_s: float
     firestore_retry_max_total_s: float
     max_future_skew_s: float
+    naive_times: str
     poison_policy: str
     letter_ttl_days: float
     view_error_park_after_s: float
@@ -113,11 +115,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def route_rules(self) -> RouteRules:
         return RouteRules(
             env=self.env,
-            routes=self.routes,
-            subscription_topics=self.subscription_topic_map,
-            source_topic=self.source_topic,
+            topics=TopicRules(
+                routes=self.routes,
+                subscription_topics=self.subscription_topic_map,
+                source_topic=self.source_topic,
+            ),
             max_future_skew=self.max_future_skew_us,
             receipts_by_message=self.receipts == "message",
+            naive_as_utc=self.naive_times == "utc",
         )
 
     def engine_rules(self) -> EngineRules:

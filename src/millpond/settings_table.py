@@ -78,6 +78,12 @@ TABLE: tuple[Setting, ...] = (
         "MAX_FUTURE_SKEW_S", "300", parse.number(0, 86_400), "Event times further ahead count as publish time."
     ),
     Setting(
+        "NAIVE_TIMES",
+        "reject",
+        parse.one_of("reject", "utc"),
+        "Times in payloads without an offset: poison, or UTC.",
+    ),
+    Setting(
         "POISON_POLICY", "auto", parse.one_of("auto", "park", "native"), "What becomes of poison: docs/letters.md."
     ),
     Setting("LETTER_TTL_DAYS", "14", parse.number(0.01, _DAYS_MAX), "How long dead letters are kept."),

@@ -7,6 +7,7 @@ the other, and the real service's limits are met before the real service is.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -171,3 +172,21 @@ def is_expired(document: Document | None, now: int) -> bool:
     """Whether its `expireAt` has come: it may be deleted at any moment, or be gone already."""
     expires = (document or {}).get("expireAt")
     return isinstance(expires, dt.datetime) and timestamps.from_datetime(expires) <= now
+
+
+def same_value(one: Any, other: Any, tolerance: float = 0.0) -> bool:
+    """Equal in value and in type: 1, 1.0 and true are three things in a document. NaN is itself.
+
+    `tolerance` is how far apart, in proportion, two floats may be.
+    """
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            same_value(value, other[name], tolerance) for name, value in one.items()
+        )
+    if isinstance(one, list):
+        return len(one) == len(other) and all(same_value(*pair, tolerance) for pair in zip(one, other, strict=True))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=tolerance) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)

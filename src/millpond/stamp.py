@@ -2,10 +2,13 @@
 
     event time µs . sequence . publish time µs . message id        most views
     sequence . event time µs . publish time µs . message id        views where a sequence outranks time
+    0 . event time µs . sequence . publish time µs . message id    signals under SIGNALS_ID=event
 
-Fixed widths make string order equal tuple order; the two layouts tell themselves apart by the width of their
-first field. Nothing here reads a clock: a stamp is a function of the message alone, so every replica and every
-replay gives the same one.
+Fixed widths make string order equal tuple order, and tell the layouts apart. Nothing here reads a clock: a stamp is
+a function of the message alone, so every replica and every replay gives the same one.
+
+The third is the first behind a zero. Builds before it wrote such documents in the second layout; behind a zero,
+their unsequenced stamps and ours still compare by time while both builds run.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ SEQUENCE_MAX = 2**63 - 1
 _TIME_WIDTH = 17
 _SEQUENCE_WIDTH = 20
 _NO_SEQUENCE = "0" * _SEQUENCE_WIDTH
+# What the third layout begins with.
+SEQUENCE_LAST = f"{_NO_SEQUENCE}."
 _SIXTEEN_DIGITS = 10**15
 
 
@@ -43,6 +48,8 @@ def encode_stamp(
 
 def decode_stamp(stamp: str) -> StampParts:
     first, second, published, message_id = stamp.split(".", 3)
+    if len(first) == len(published) == _SEQUENCE_WIDTH:
+        return decode_stamp(stamp.removeprefix(SEQUENCE_LAST))
     if len(first) == _TIME_WIDTH:
         time, rank = int(first), int(second)
     elif len(first) == _SEQUENCE_WIDTH:
@@ -55,6 +62,14 @@ def decode_stamp(stamp: str) -> StampParts:
 def clamp_event_time(event_time: int, publish_time: int, max_future_skew: int) -> int:
     """A time from too far in the future counts as the publish time, so one bad clock cannot freeze a document."""
     return publish_time if event_time > publish_time + max_future_skew else event_time
+
+
+def find_counter(value: object) -> int | None:
+    """A producer's counter; None for what is none (`1.2.0`, `2.0`, a word)."""
+    try:
+        return parse_sequence(value, "")
+    except InvalidEvent:
+        return None
 
 
 def parse_sequence(value: object, name: str) -> int:

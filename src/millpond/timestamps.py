@@ -23,7 +23,11 @@ _datetimes: dict[int, dt.datetime] = {}
 # Epoch numbers from here on are milliseconds: as seconds they would lie beyond the year 5000.
 _MILLISECONDS_FROM = 1e11
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+# With an offset, `+01:00` or as many producers write it `+0100`; without one a time is naive.
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
+_NAIVE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
+# A year, a time of day or a number: text with one of these is a time that cannot be read, not a word.
+_LIKE_A_TIME = re.compile(r"\d{4}|\d:\d\d|^\s*[+-]?\d[\d.]*\s*$")
 
 
 def to_datetime(us: int) -> dt.datetime:
@@ -41,15 +45,15 @@ def to_text(us: int) -> str:
     return to_datetime(us).isoformat().removesuffix("+00:00") + "Z"
 
 
-def parse(value: Any, name: str) -> int:
+def parse(value: Any, name: str, *, naive_as_utc: bool = False) -> int:
     """Microseconds of an RFC 3339 time with offset, or of epoch seconds or milliseconds.
 
     Anything ambiguous is refused rather than guessed: a naive time read in the wrong zone would order a
-    document wrongly for ever.
+    document wrongly for ever. `naive_as_utc` is for teams who know that theirs are UTC.
     """
     kind = type(value)
     if kind is str:
-        us = _parse_text(value, name)
+        us = _parse_text(value, name, naive_as_utc=naive_as_utc)
     elif kind is int or kind is float:
         scale = 1_000 if abs(value) >= _MILLISECONDS_FROM else SECOND_US
         us = value * scale if kind is int else _rounded(value * scale, name)
@@ -60,12 +64,18 @@ def parse(value: Any, name: str) -> int:
     return us
 
 
-def _parse_text(value: str, name: str) -> int:
+def is_no_time(value: Any) -> bool:
+    """Whether this is text that is no time at all ("n/a"), in contrast to a time that cannot be read."""
+    return isinstance(value, str) and _LIKE_A_TIME.search(value) is None
+
+
+def _parse_text(value: str, name: str, *, naive_as_utc: bool) -> int:
     try:
-        return _parse_rfc3339(value)
+        return _parse_rfc3339(f"{value}Z" if naive_as_utc and _NAIVE.fullmatch(value) else value)
     except ValueError:
+        hint = "; NAIVE_TIMES=utc takes times without one as UTC" if _NAIVE.fullmatch(value) else ""
         raise InvalidEvent(
-            f"{name} must be an RFC 3339 time with an offset, such as 2026-01-08T12:34:56Z"
+            f"{name} must be an RFC 3339 time with an offset, such as 2026-01-08T12:34:56Z{hint}"
         ) from None
 
 

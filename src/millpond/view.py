@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Final
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
+from millpond.ids import encode_id, encode_name
 from millpond.model import Document, Event
-from millpond.stamp import clamp_event_time, encode_stamp, parse_sequence
+from millpond.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
 
 
 class _DeleteType:
@@ -48,12 +49,21 @@ class View:
     collection: str = ""
     # Payload field(s) that make the document id; several are joined.
     key: str | Sequence[str] = ()
-    # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's.
+    # Whether the id has one part, always, and is then kept as it is wherever Firestore allows it. None: it has if
+    # `key` is one name and `key_of` is not overridden.
+    single_key: bool | None = None
+    # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's; a `?`
+    # after a name passes over text that is no time at all.
     time: str | tuple[str, ...] = ()
     # Fields of a producer's counter, first present wins.
     sequence: str | Sequence[str] = ()
     # True: a sequence outranks time, and events without one sort below all that have one.
     sequence_first: bool = False
+    # Names the rule its stamps are made by, where that is not the only one its collection has had. Stamps of
+    # different rules are not compared: such a document is adopted from its fields.
+    order: str = ""
+    # What its stamps begin with (see `stamp.py`).
+    stamp_prefix: str = ""
     # Older than publish time minus this: `too_old_ignored`.
     late_after_s: float | None = None
     # Documents expire this long after publish time (`expireAt`).
@@ -72,8 +82,24 @@ class View:
         """Whether a payload that names no topic belongs here by its shape."""
         return False
 
+    def wants(self, event: Event) -> bool:  # noqa: ARG002
+        """False for an event this view has no document for (`filtered`). Asked before anything else."""
+        return True
+
     def collection_of(self, event: Event) -> str:  # noqa: ARG002
         return self.collection
+
+    def id_of(self, event: Event) -> str:
+        """The document id, as the store has it."""
+        parts = self.key_of(event)
+        return encode_name(*parts) if self.has_single_key else encode_id(*parts)
+
+    @property
+    def has_single_key(self) -> bool:
+        if self.single_key is not None:
+            return self.single_key
+        one_name = isinstance(self.key, str) or len(self.key) == 1
+        return one_name and type(self).key_of is View.key_of
 
     def key_of(self, event: Event) -> Sequence[str]:
         """The parts of the document id."""
@@ -136,9 +162,6 @@ class Tally(View):
         """The document after `event`; `current` is empty for the first."""
         raise _not_defined(self, "fold")
 
-    def wants(self, event: Event) -> bool:  # noqa: ARG002
-        return True
-
 
 # What each kind must define. Checked when views are loaded; not by abc, whose isinstance is slow on a hot path.
 METHOD_OF_KIND: Final = {"latest": "document", "merge": "fields", "tally": "fold"}
@@ -166,7 +189,7 @@ def adopted_stamp(
     event_time = max(known) if known else published
     assert event_time is not None  # noqa: S101 - narrowed by the lines above
     published = event_time if published is None else published
-    rank = _as_sequence(document.get(sequence)) if sequence else None
+    rank = find_counter(document.get(sequence)) if sequence else None
     message_id = source.get("messageId")
     return encode_stamp(
         clamp_event_time(event_time, published, max_future_skew),
@@ -175,13 +198,6 @@ def adopted_stamp(
         message_id if isinstance(message_id, str) else "",
         sequence_first=sequence_first,
     )
-
-
-def _as_sequence(value: Any) -> int | None:
-    try:
-        return parse_sequence(value, "sequence")
-    except InvalidEvent:
-        return None
 
 
 def _as_us(value: Any) -> int | None:

@@ -20,11 +20,11 @@ async def explain(store: StoreWithCatalog, any_id: str) -> dict[str, Any] | None
 
 async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> dict[str, Any]:
     delivery, result = entry.delivery, entry.result
-    refs = [_ref(view.doc) for view in result.views]
-    documents = await store.read(refs)
+    refs = [_ref(view.doc) for view in result.views if view.doc]
+    documents = {snapshot.ref.path: snapshot.data for snapshot in await store.read(refs)}
     views = []
-    for view, snapshot in zip(result.views, documents, strict=True):
-        source = (snapshot.data or {}).get("source")
+    for view in result.views:
+        source = (documents.get(view.doc) or {}).get("source")
         source = source if isinstance(source, dict) else {}
         views.append(
             {

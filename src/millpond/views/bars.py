@@ -10,10 +10,23 @@ from millpond.ids import encode_id
 from millpond.model import Document, Event
 from millpond.settings import Settings
 from millpond.view import Latest, View, adopted_stamp
-from millpond.views.common import common_fields, put_numbers, put_times, symbol_of
+from millpond.views.common import (
+    BY_EVENT_TIME,
+    EVENT_TIMES,
+    common_fields,
+    find_symbol,
+    order_time,
+    put_numbers,
+    put_times,
+    shown_time,
+    symbol_of,
+)
 
 _MINUTE_US = 60 * timestamps.SECOND_US
 _PRICES = ("open", "high", "low", "close", "volume")
+# When a bar was revised, as 001 says it: present and parseable, or the next one.
+_REVISED = ("producedAt?", "envelope.ts?")
+_STARTS = ("ts", "timestamp", "time", "start", "startAt")
 
 
 class MinuteBars(Latest):
@@ -23,18 +36,20 @@ class MinuteBars(Latest):
     event_types = ("market.bars.1m", "market.bar.1m")
     collection = "market_bars_1m"
     representable = True
-    time = ("producedAt", "envelope.ts")
+    time: str | tuple[str, ...] = _REVISED
     sequence = ("sequence", "seq")
     ingested_at = True
 
     def __init__(self, settings: Settings) -> None:
         self._id = settings.bars_id
         self._skew = settings.max_future_skew_us
-        self.one_per_event = self._id == "event"
         if settings.bars_max_backfill_days:
             self.late_after_s = settings.bars_max_backfill_days * 86_400
         if self._id == "nested":
             self.collection = "market_bars_1m_by_symbol"
+        elif self._id == "event":
+            self.one_per_event = self.single_key = True
+            self.time, self.order = EVENT_TIMES, BY_EVENT_TIME
 
     def collection_of(self, event: Event) -> str:
         if self._id != "nested":
@@ -49,25 +64,47 @@ class MinuteBars(Latest):
             return (timestamps.to_datetime(_minute_of(event)).strftime("%H%M"),)
         return (symbol_of(event), timestamps.to_text(_minute_of(event)))
 
-    def late_time_of(self, event: Event, order_time: int) -> int:  # noqa: ARG002
+    def late_time_of(self, event: Event, order_time: int) -> int:
         """A backfill is told by the minute it is about, not by when it was revised."""
-        return _minute_of(event)
+        minute = _find_minute(event) if self._id == "event" else _minute_of(event)
+        return order_time if minute is None else minute
 
     def document(self, event: Event) -> Document:
-        minute = _minute_of(event)
-        revised = self.time_of(event)
-        document = {
-            **common_fields(event, encode_id(*self.key_of(event))),
-            "symbol": symbol_of(event),
-            "timeframe": event.text("timeframe") or "1m",
-            "ts": timestamps.to_datetime(minute),
-            "source": {"revisionAt": timestamps.to_datetime(event.publish_time if revised is None else revised)},
+        document = self._of_event(event) if self._id == "event" else self._of_minute(event)
+        revised = event.time(*_REVISED)
+        document["timeframe"] = event.text("timeframe") or "1m"
+        document["source"] = {
+            "revisionAt": timestamps.to_datetime(event.publish_time if revised is None else revised)
         }
         put_numbers(document, event, _PRICES)
-        put_times(document, event, ("start", "end"))
+        for name in ("start", "end"):
+            us = event.time(name, f"{name}At")
+            if us is not None:
+                document[name] = timestamps.to_datetime(us)
+        return document
+
+    def _of_minute(self, event: Event) -> Document:
+        """001's: what it is about is required."""
+        document = common_fields(event, self.id_of(event), shown_time(event, revised=True))
+        put_times(document, event, "producedAt?", "publishedAt")
+        document["symbol"] = symbol_of(event)
+        document["ts"] = timestamps.to_datetime(_minute_of(event))
+        return document
+
+    def _of_event(self, event: Event) -> Document:
+        """002's: what it is about is there as far as the event says it."""
+        document = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
+        put_times(document, event, "producedAt?", "publishedAt?")
+        symbol, minute = find_symbol(event), _find_minute(event)
+        if symbol is not None:
+            document["symbol"] = symbol
+        if minute is not None:
+            document["ts"] = timestamps.to_datetime(minute)
         return document
 
     def adopt(self, document: Document) -> str | None:
+        if self._id == "event":
+            return adopted_stamp(document, ("eventTime",), max_future_skew=self._skew)
         source = document.get("source")
         revised = source.get("revisionAt") if isinstance(source, dict) else None
         if revised is not None:
@@ -77,10 +114,15 @@ class MinuteBars(Latest):
 
 
 def _minute_of(event: Event) -> int:
-    at = event.time("ts", "timestamp", "time", "start")
+    at = event.time(*_STARTS)
     if at is None:
         raise InvalidEvent("ts is missing: which minute is this bar about?")
     return at - at % _MINUTE_US
+
+
+def _find_minute(event: Event) -> int | None:
+    at = event.time(*(f"{name}?" for name in _STARTS))
+    return None if at is None else at - at % _MINUTE_US
 
 
 def views(settings: Settings) -> list[View]:

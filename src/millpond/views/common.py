@@ -1,38 +1,61 @@
-"""What the built-in views share: specification 002's common fields and a few ways to read a payload."""
+"""What the built-in views share: specification 002's common fields and order, and a few ways to read a payload."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event
+from millpond.model import Document, Event, trimmed
 from millpond.shape import representable
+from millpond.stamp import clamp_event_time
 
-# 002's preference for an event's time; publish time comes last, for everybody.
-EVENT_TIMES = ("producedAt", "publishedAt", "timestamp", "ts", "time")
+# 002's preference for an event's time; publish time comes last, for everybody. What is text and no time is passed
+# over: 002's documents need no time of their own.
+EVENT_TIMES: Final = (
+    *("producedAt?", "publishedAt?", "timestamp?", "ts?", "time?", "at?"),
+    *("envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
+)
+# The same where another time decides: there a time that cannot be read is poison, as it always was.
+_SHOWN_TIMES: Final = (
+    *("producedAt", "publishedAt", "timestamp", "ts", "time"),
+    *("at?", "envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
+)
+# The name of 002's order in `source.order`: `eventTime` decides, and a sequence only breaks ties.
+BY_EVENT_TIME: Final = "eventTime"
 
 
-def common_fields(event: Event, doc_id: str) -> Document:
-    """`docId, eventId, eventTime, producedAt, publishedAt, data`; `ingestedAt` is added when it is written."""
-    own = event.time(*EVENT_TIMES)
+def order_time(event: Event, own_time: int | None, max_future_skew: int) -> int:
+    """The time that decides under 002's order: the event's own, clamped, or publish time."""
+    published = event.publish_time
+    return published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
+
+
+def shown_time(event: Event, *, revised: bool = False) -> int:
+    """The event's time where it is only shown; `revised`: `producedAt` may be text that is no time."""
+    own = event.time("producedAt?", *_SHOWN_TIMES[1:]) if revised else event.time(*_SHOWN_TIMES)
+    return event.publish_time if own is None else own
+
+
+def common_fields(event: Event, doc_id: str, event_time: int) -> Document:
+    """`docId, eventId, eventTime, data`; `ingestedAt` is added when it is written."""
     document: Document = {
         "docId": doc_id,
-        "eventTime": timestamps.to_datetime(event.publish_time if own is None else own),
+        "eventTime": timestamps.to_datetime(event_time),
         "data": representable(event.payload),
     }
     if event.event_id is not None:
         document["eventId"] = event.event_id
-    put_times(document, event, ("producedAt", "publishedAt"))
     return document
 
 
-def put_times(document: Document, event: Event, names: Sequence[str]) -> None:
-    """Copy the times that are present, as times."""
+def put_times(document: Document, event: Event, *names: str) -> None:
+    """Copy the times that are present, as times; a `?` after a name leaves out text that is no time."""
     for name in names:
         us = event.time(name)
         if us is not None:
-            document[name] = timestamps.to_datetime(us)
+            document[name.removesuffix("?")] = timestamps.to_datetime(us)
 
 
 def put_present(document: Document, event: Event, names: Sequence[str]) -> None:
@@ -51,10 +74,21 @@ def put_numbers(document: Document, event: Event, names: Sequence[str]) -> None:
             document[name] = value
 
 
+def find_symbol(event: Event) -> str | None:
+    """`symbol`, else `instrument.symbol`, in upper case, so that `spy` and `SPY` are one instrument."""
+    memo = event.memo
+    if "symbol" not in memo:
+        symbol = event.text("symbol")
+        if symbol is None:
+            instrument = event.payload.get("instrument")
+            if isinstance(instrument, dict):
+                symbol = trimmed(instrument.get("symbol"), "instrument.symbol")
+        memo["symbol"] = symbol.upper() if symbol is not None else None
+    return memo["symbol"]  # type: ignore[no-any-return]
+
+
 def symbol_of(event: Event) -> str:
-    """Upper-case, so that `spy` and `SPY` are one instrument."""
-    symbol = event.text("symbol")
-    symbol = symbol.strip().upper() if symbol else ""
-    if not symbol:
+    symbol = find_symbol(event)
+    if symbol is None:
         raise InvalidEvent("symbol is missing")
     return symbol

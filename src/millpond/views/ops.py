@@ -7,11 +7,17 @@ from typing import Any
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event
+from millpond.model import Document, Event, is_blank
 from millpond.settings import Settings
 from millpond.view import Latest, View, adopted_stamp
 
 _UNKNOWN = "unknown"
+# What a service says of itself where it sends no status: Cloud Logging's severities, and two that others use.
+_STATUS_OF_SEVERITY = {
+    **dict.fromkeys(("DEBUG", "INFO", "NOTICE"), "healthy"),
+    **dict.fromkeys(("WARN", "WARNING"), "degraded"),
+    **dict.fromkeys(("ERROR", "CRITICAL", "ALERT", "EMERGENCY", "FATAL"), "down"),
+}
 
 
 class OpsServices(Latest):
@@ -29,10 +35,11 @@ class OpsServices(Latest):
         self._region = settings.default_region
         self._id = settings.ops_service_id
         self._skew = settings.max_future_skew_us
+        self.single_key = self._id == "service"
 
     def matches(self, payload: Mapping[str, Any]) -> bool:
         service = payload.get("service")
-        return isinstance(service, str) and service != "" and payload.get("timestamp") is not None
+        return isinstance(service, str) and not is_blank(service) and payload.get("timestamp") is not None
 
     def key_of(self, event: Event) -> Sequence[str]:
         service = _service_of(event)
@@ -48,9 +55,9 @@ class OpsServices(Latest):
         return {
             "serviceId": _service_of(event),
             "env": self._env,
-            "status": event.text("status") or _UNKNOWN,
+            "status": event.text("status") or _status_by_severity(event),
             "lastHeartbeatAt": at,
-            "version": event.text("version") or _UNKNOWN,
+            "version": _version_of(event),
             "region": event.text("region") or self._region or _UNKNOWN,
             "updatedAt": at,
         }
@@ -64,6 +71,21 @@ def _service_of(event: Event) -> str:
     if service is None:
         raise InvalidEvent("service is missing")
     return service
+
+
+def _status_by_severity(event: Event) -> str:
+    """A severity that is no text, or no known word, says nothing about the service."""
+    severity = event.payload.get("severity")
+    word = severity.strip().upper() if isinstance(severity, str) else ""
+    return _STATUS_OF_SEVERITY.get(word, _UNKNOWN)
+
+
+def _version_of(event: Event) -> str:
+    version = event.text("version", "sha", "git_sha", "gitSha")
+    if version is None:
+        envelope_sha = event.envelope.get("git_sha")
+        version = envelope_sha.strip() if isinstance(envelope_sha, str) else None
+    return version or _UNKNOWN
 
 
 def views(settings: Settings) -> list[View]:

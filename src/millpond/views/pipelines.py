@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event
+from millpond.model import Document, Event, trimmed
 from millpond.settings import Settings
 from millpond.shape import representable
 from millpond.view import Latest, View, adopted_stamp
@@ -19,6 +19,7 @@ class IngestPipelines(Latest):
     event_types = ("ingest.heartbeat",)
     collection = "ingest_pipelines"
     representable = True
+    single_key = True
     time = ("envelope.ts", "ts", "timestamp")
     sequence = ("sequence", "seq")
 
@@ -35,7 +36,7 @@ class IngestPipelines(Latest):
         return {
             "pipelineId": _pipeline_of(event),
             "env": self._env,
-            "tenantId": event.text("tenant_id", "tenantId"),
+            "tenantId": event.text("tenant_id", "tenantId", "tenant"),
             "status": event.text("status") or "unknown",
             "lastHeartbeatAt": at,
             "updatedAt": at,
@@ -47,9 +48,10 @@ class IngestPipelines(Latest):
 
 
 def _pipeline_of(event: Event) -> str:
-    agent = event.envelope.get("agent_name")
-    pipeline = event.text("pipeline_id", "pipelineId", "pipeline", "service") or agent
-    if not isinstance(pipeline, str) or not pipeline:
+    pipeline = event.text("pipeline_id", "pipelineId", "pipeline", "service")
+    if pipeline is None:
+        pipeline = trimmed(event.envelope.get("agent_name"), "agent_name")
+    if pipeline is None:
         raise InvalidEvent("pipeline_id, pipeline, service and the envelope's agent_name are all missing")
     return pipeline
 

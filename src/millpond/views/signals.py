@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from millpond import timestamps
 from millpond.digest import base32_sha256
 from millpond.errors import InvalidEvent
-from millpond.ids import encode_id
-from millpond.model import Document, Event
+from millpond.model import Document, Event, is_blank
 from millpond.settings import Settings
 from millpond.shape import canonical_json
+from millpond.stamp import SEQUENCE_LAST, find_counter, parse_sequence
 from millpond.view import Merge, View, adopted_stamp
-from millpond.views.common import common_fields, put_present, put_times
+from millpond.views.common import (
+    BY_EVENT_TIME,
+    EVENT_TIMES,
+    common_fields,
+    find_symbol,
+    order_time,
+    put_present,
+    put_times,
+    shown_time,
+)
 
 _FIELDS = (
-    *("signalId", "strategyId", "strategy", "symbol", "timeframe"),
+    *("strategyId", "strategy", "symbol", "timeframe"),
     *("action", "side", "confidence", "reason", "price", "targets", "risk", "state"),
+)
+# 001's preference for the time of an update.
+_UPDATED = ("updatedAt?", "decisionAt", "producedAt", "publishedAt", "envelope.ts", "timestamp", "ts", "time")
+# The same under 002's ids, whose documents need no time: text that is none is passed over in each.
+_UPDATED_OR_NOT = tuple(f"{name.removesuffix('?')}?" for name in _UPDATED)
+# When a signal was decided, which tells it from the next one like it. An update's own time never does.
+_DECIDED = (
+    *("decisionAt", "createdAt", "envelope.ts", "timestamp", "ts", "time"),
+    *("producedAt", "publishedAt"),
 )
 
 
@@ -27,8 +46,8 @@ class TradeSignals(Merge):
     event_types = ("trade.signal", "trade.signals")
     collection = "trade_signals"
     representable = True
-    time = ("updatedAt", "decisionAt", "producedAt", "publishedAt", "envelope.ts", "timestamp", "ts", "time")
-    sequence = ("sequence", "version")
+    single_key = True
+    time: str | tuple[str, ...] = _UPDATED
     sequence_first = True
     ingested_at = True
 
@@ -36,43 +55,73 @@ class TradeSignals(Merge):
         self._by_event = settings.signals_id == "event"
         self._by_version = settings.signals_distinct_by_version
         self._skew = settings.max_future_skew_us
+        if self._by_event:
+            self.time, self.order = EVENT_TIMES, BY_EVENT_TIME
+            self.sequence_first, self.stamp_prefix = False, SEQUENCE_LAST
 
     def key_of(self, event: Event) -> Sequence[str]:
         if self._by_event:
             return (event.event_id or event.message_id,)
-        given = event.text("signalId", "id", "dedupeKey", "fingerprint") or event.event_id
+        given = _signal_id(event) or event.text("id", "dedupeKey", "fingerprint") or event.event_id
         return (given or self._fingerprint(event),)
 
+    def sequence_of(self, event: Event) -> int | None:
+        """`sequence`; else `version`, which producers also use for what is no counter (`1.2.0`)."""
+        value = event.get("sequence")
+        return find_counter(event.get("version")) if value is None else parse_sequence(value, "sequence")
+
     def fields(self, event: Event) -> Document:
-        own = self.time_of(event)
-        fields = common_fields(event, encode_id(*self.key_of(event)))
+        if self._by_event:
+            fields = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
+            put_times(fields, event, "producedAt?", "publishedAt?")
+        else:
+            fields = common_fields(event, self.id_of(event), shown_time(event))
+            put_times(fields, event, "producedAt", "publishedAt")
+        signal_id = _signal_id(event)
+        if signal_id is not None:
+            fields["signalId"] = signal_id
         # Only what the payload names: a partial update must not blank what it does not mention.
         put_present(fields, event, _FIELDS)
-        put_times(fields, event, ("createdAt", "decisionAt"))
-        fields["updatedAt"] = timestamps.to_datetime(event.publish_time if own is None else own)
+        put_times(fields, event, "createdAt", "decisionAt")
+        if is_blank(fields.get("symbol")) and (symbol := find_symbol(event)) is not None:
+            fields["symbol"] = symbol
+        updated = event.time(*(_UPDATED_OR_NOT if self._by_event else _UPDATED))
+        fields["updatedAt"] = timestamps.to_datetime(event.publish_time if updated is None else updated)
         sequence = self.sequence_of(event)
         if sequence is not None:
             fields["sequence"] = sequence
         return fields
 
     def adopt(self, document: Document) -> str | None:
+        if self._by_event:
+            stamp = adopted_stamp(document, ("eventTime",), max_future_skew=self._skew, sequence="sequence")
+            return None if stamp is None else self.stamp_prefix + stamp
         times = ("updatedAt", "eventTime", "producedAt", "publishedAt")
         return adopted_stamp(document, times, max_future_skew=self._skew, sequence="sequence", sequence_first=True)
 
     def _fingerprint(self, event: Event) -> str:
-        """The same signal however often it is sent: a hash of what defines it."""
+        """The same signal however often it is sent: a hash of what defines it.
+
+        Without any time, two equal signals cannot be told from one sent twice: there each message is a signal.
+        """
         envelope_sha = event.envelope.get("git_sha")
-        basis = {
+        basis: dict[str, Any] = {
             "strategyId": event.text("strategyId", "strategy"),
-            "symbol": event.text("symbol"),
+            "symbol": event.text("symbol") or find_symbol(event),
             "timeframe": event.text("timeframe"),
             "side": event.text("side", "action"),
-            "decisionAt": event.time("decisionAt", "envelope.ts"),
             "version": (event.text("modelVersion", "git_sha") or envelope_sha) if self._by_version else None,
         }
-        if all(value is None for value in basis.values()):
+        decided = event.time(*_DECIDED)
+        if all(value is None for value in basis.values()) and event.time("decisionAt", "envelope.ts") is None:
             raise InvalidEvent("nothing identifies the signal: give it a signalId, or a symbol and a decisionAt")
-        return base32_sha256(canonical_json(basis))
+        if decided is None and event.time(*_UPDATED) is None:
+            return event.message_id
+        return base32_sha256(canonical_json({**basis, "decisionAt": decided}))
+
+
+def _signal_id(event: Event) -> str | None:
+    return event.text("signalId", "signal_id")
 
 
 def views(settings: Settings) -> list[View]:

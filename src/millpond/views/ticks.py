@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millpond import timestamps
-from millpond.ids import encode_id
 from millpond.model import Document, Event
 from millpond.settings import Settings
 from millpond.view import Latest, View, adopted_stamp
-from millpond.views.common import EVENT_TIMES, common_fields, put_numbers, symbol_of
+from millpond.views.common import (
+    BY_EVENT_TIME,
+    EVENT_TIMES,
+    common_fields,
+    find_symbol,
+    order_time,
+    put_numbers,
+    put_times,
+    symbol_of,
+)
 
 _TOPICS = ("market-ticks",)
 _TYPES = ("market.tick", "market.ticks")
@@ -22,7 +30,8 @@ class LatestTicks(Latest):
     event_types = _TYPES
     collection = "market_ticks_latest"
     representable = True
-    time = ("ts", "timestamp", "time", "envelope.ts")
+    single_key = True
+    time = ("ts", "timestamp", "time", "at", "envelope.ts", "producedAt", "envelope.producedAt")
     sequence = ("sequence", "seq")
     # Stamps alone keep it right, and a receipt per tick would double what the busiest topic costs.
     receipts = False
@@ -30,6 +39,11 @@ class LatestTicks(Latest):
     def __init__(self, settings: Settings) -> None:
         self.late_after_s = settings.ticks_max_late_s or None
         self._skew = settings.max_future_skew_us
+        self._kept_elsewhere = settings.tick_history
+
+    def wants(self, event: Event) -> bool:
+        """A tick of no symbol belongs to the history alone; without a history it is poison, not lost."""
+        return not self._kept_elsewhere or find_symbol(event) is not None
 
     def key_of(self, event: Event) -> Sequence[str]:
         return (symbol_of(event),)
@@ -41,6 +55,8 @@ class LatestTicks(Latest):
             "lastTickAt": timestamps.to_datetime(event.publish_time if own is None else own),
         }
         put_numbers(document, event, ("price", "bid", "ask", "size"))
+        if "price" not in document and (last := event.number("last")) is not None:
+            document["price"] = last
         return document
 
     def adopt(self, document: Document) -> str | None:
@@ -54,7 +70,9 @@ class TickHistory(Latest):
     event_types = _TYPES
     collection = "market_ticks"
     representable = True
+    single_key = True
     time = EVENT_TIMES
+    order = BY_EVENT_TIME
     sequence = ("sequence", "seq")
     receipts = False
     one_per_event = True
@@ -68,10 +86,15 @@ class TickHistory(Latest):
         return (event.event_id or event.message_id,)
 
     def document(self, event: Event) -> Document:
-        return {**common_fields(event, encode_id(*self.key_of(event))), "symbol": symbol_of(event)}
+        document = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
+        put_times(document, event, "producedAt?", "publishedAt?")
+        symbol = find_symbol(event)
+        if symbol is not None:
+            document["symbol"] = symbol
+        return document
 
     def adopt(self, document: Document) -> str | None:
-        return adopted_stamp(document, ("eventTime", "producedAt", "publishedAt"), max_future_skew=self._skew)
+        return adopted_stamp(document, ("eventTime",), max_future_skew=self._skew)
 
 
 def views(settings: Settings) -> list[View]:

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 
 from millpond import timestamps
 from millpond.log import ERROR_CHARS_MAX, TEXT_CHARS_MAX
-from millpond.model import Delivery, Outcome, Result
+from millpond.model import Delivery, Result
 from millpond.watch.mailbox import Mailbox, frame
 
 CHANGED_MAX = 500
 CHANGED_CHARS_MAX = 64 * 1024
 TAIL_PER_S_MAX = 500
-# The one duplicate that may write: a republished copy takes over the document's provenance.
-_REPUBLISHED = "duplicate_event_noop"
 
 
 class Changes:
@@ -34,7 +32,7 @@ class Changes:
     def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
         del delivery, latency_s, now
         for view in result.views:
-            if view.outcome is Outcome.APPLIED or view.reason == _REPUBLISHED:
+            if view.wrote:
                 self._add(view.doc)
         if result.buried:
             self._letters = True

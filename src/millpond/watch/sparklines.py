@@ -28,7 +28,8 @@ class Sparklines:
         del delivery, latency_s
         for view in result.views:
             if view.view == COLLECTION and view.outcome is Outcome.APPLIED:
-                price = result.event.payload.get("price") if result.event is not None else None
+                event = result.event
+                price = event.get("price", event.get("last")) if event is not None else None
                 if price is not None:
                     self._add(view.doc[len(COLLECTION) + 1 :], now // timestamps.SECOND_US, float(price))
 

@@ -1,0 +1,196 @@
+"""Which topic a message belongs to: the names it and its subscription give, tried in one order. Pure.
+
+    ROUTES · attributes · payload · SUBSCRIPTION_TOPIC_MAP · SOURCE_TOPIC · event_type · subscription · shape
+
+Names that no view feeds on fall through to the next. The first that is one decides which views; the first that was
+given at all is what documents show as `source.topic`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from millpond.decode import Payload
+from millpond.errors import SettingsError, UnroutableEvent, ViewError
+from millpond.model import Delivery
+from millpond.view import View
+
+T = TypeVar("T")
+
+# Pub/Sub's rule for a topic's id. What breaks it is no name to show, nor to quote in a log.
+_LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{2,254}", re.ASCII)
+# An unwrapped push has its attributes as headers, whose names are lower-case.
+_ATTRIBUTES = ("topic", "pubsubTopic", "sourceTopic", "pubsubtopic", "sourcetopic")
+_PAYLOAD = ("topic", "pubsubTopic", "sourceTopic")
+_TYPE_ATTRIBUTES = ("event_type", "eventType", "eventtype")
+# How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
+_ALIKE = 0.75
+_SLIP = 0.9
+
+
+class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings the search for a topic depends on."""
+
+    routes: Mapping[str, Mapping[str, str]] = {}
+    subscription_topics: Mapping[str, str] = {}
+    source_topic: str | None = None
+
+
+class _Given(NamedTuple):
+    """A name that was given, and by what."""
+
+    name: str
+    where: str
+    # Whether it is meant as a topic's name, and not as a type of event.
+    is_topic: bool = True
+
+
+class Topics:
+    """The topics that views feed on, and the event types that stand for them."""
+
+    def __init__(self, views: Sequence[View], rules: TopicRules) -> None:
+        self._rules = rules
+        self.feeding: dict[str, list[View]] = {}
+        self._of_type: dict[str, str] = {}
+        for view in views:
+            for topic in view.topics:
+                self.feeding.setdefault(topic, []).append(view)
+            for event_type in view.event_types:
+                self._of_type.setdefault(event_type, view.topics[0])
+        self._shapes = [view for view in views if type(view).matches is not View.matches]
+
+    def resolve(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
+        """(the topic its views feed on, the topic's own name to show). Raises UnroutableEvent."""
+        attribute = delivery.attributes.get("topic")
+        if attribute in self.feeding and not self._rules.routes:
+            return attribute, attribute
+        found, shown = None, None
+        for given in self._given(delivery, payload):
+            if shown is None and given.is_topic and self._may_be_shown(given.name):
+                shown = given.name
+            found = found or self.known(given.name)
+            if found is not None and shown is not None:
+                return found, shown
+        found = found or self._by_shape(payload)
+        if found is None:
+            raise self._unroutable(delivery, payload)
+        return found, shown or found
+
+    def known(self, name: str) -> str | None:
+        """The topic that a name stands for: one that a view feeds on, or that of an event type."""
+        return name if name in self.feeding else self._of_type.get(name)
+
+    def of_subscription(self, subscription: str) -> tuple[str, str] | None:
+        """(topic, which setting or name says so), if its messages are routed whatever they hold."""
+        rules = self._rules
+        route = _of_subscription(rules.routes, subscription)
+        for name, where in (
+            (route and route["kind"], "ROUTES"),
+            (_of_subscription(rules.subscription_topics, subscription), "SUBSCRIPTION_TOPIC_MAP"),
+            (rules.source_topic, "SOURCE_TOPIC"),
+            (subscription, "its own name"),
+        ):
+            topic = self.known(_short(name)) if name else None
+            if topic is not None:
+                return topic, where
+        return None
+
+    def check(self) -> None:
+        """Refuse settings that name what no view feeds on, before the first message is lost to it."""
+        for subscription, route in self._rules.routes.items():
+            if self.known(_short(route["kind"])) is None:
+                raise self._unknown("ROUTES", subscription, _short(route["kind"]))
+        for subscription, value in self._rules.subscription_topics.items():
+            name = _short(value)
+            # A message may still say its own event_type, so a name of the team's own is fine; a slip never is.
+            resolvable = self._of_type or self._shapes
+            if self.of_subscription(subscription) is None and (not resolvable or self._nearest(name, _SLIP)):
+                raise self._unknown("SUBSCRIPTION_TOPIC_MAP", subscription, name)
+
+    def _given(self, delivery: Delivery, payload: Payload) -> Iterator[_Given]:
+        """Every name there is, as it is compared: without a path before it or white space around it."""
+        for name, where, is_topic in self._fields(delivery, payload):
+            if type(name) is str and (short := _short(name)):
+                yield _Given(short, where, is_topic)
+
+    def _fields(self, delivery: Delivery, payload: Payload) -> Iterator[tuple[Any, str, bool]]:
+        rules, attributes = self._rules, delivery.attributes
+        if rules.routes:
+            route = _of_subscription(rules.routes, delivery.subscription)
+            if route is not None:
+                # Which views, and then the name to show: that may be one other views feed on.
+                yield route["kind"], "ROUTES", False
+                yield route["topic"], "ROUTES", True
+        for name in _ATTRIBUTES:
+            yield attributes.get(name), f"the attribute {name}", True
+        for name in _PAYLOAD:
+            yield payload.outer.get(name), f"the field {name}", True
+        if payload.envelope:
+            for name in _PAYLOAD:
+                yield payload.payload.get(name), f"the field payload.{name}", True
+        if rules.subscription_topics:
+            yield _of_subscription(rules.subscription_topics, delivery.subscription), "SUBSCRIPTION_TOPIC_MAP", True
+        yield rules.source_topic, "SOURCE_TOPIC", True
+        yield payload.event_type, "event_type", False
+        for name in _TYPE_ATTRIBUTES:
+            yield attributes.get(name), f"the attribute {name}", False
+        yield delivery.subscription, "the subscription's name", False
+
+    def _may_be_shown(self, name: str) -> bool:
+        return name not in self._of_type and _LEGAL.fullmatch(name) is not None
+
+    def _by_shape(self, payload: Payload) -> str | None:
+        for view in self._shapes:
+            try:
+                if view.matches(payload.payload):
+                    return view.topics[0]
+            except Exception as error:
+                raise ViewError(view.name, error) from error
+        return None
+
+    def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
+        """What was tried, and what may have been meant."""
+        tried = [given for given in self._given(delivery, payload) if given.where != "the subscription's name"]
+        if not tried:
+            return UnroutableEvent(
+                "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
+                "SUBSCRIPTION_TOPIC_MAP for its subscription"
+            )
+        names = " or ".join(f"{_quoted(given.name)} (from {given.where})" for given in tried[:3])
+        nearest = self._nearest(tried[0].name, _ALIKE)
+        hint = f'did you mean "{nearest}"?' if nearest else f"known topics: {', '.join(sorted(self.feeding))}"
+        return UnroutableEvent(f"no view feeds on {names}; {hint}")
+
+    def _unknown(self, setting: str, subscription: str, name: str) -> SettingsError:
+        known = f"known topics: {', '.join(sorted(self.feeding))}"
+        nearest = self._nearest(name, _ALIKE)
+        meant = f'did you mean "{nearest}"? ' if nearest else ""
+        return SettingsError(setting, f"{subscription}: {name}", f'no view feeds on "{name:.80}"; {meant}{known}')
+
+    def _nearest(self, name: str, alike: float) -> str | None:
+        return _nearest(name[:255], (*sorted(self.feeding), *sorted(self._of_type)), alike)
+
+
+@lru_cache(maxsize=256)
+def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=alike)), None)
+
+
+def _quoted(name: str) -> str:
+    """Texts of errors are logged; what is no topic's name may be anything, and is not."""
+    return f'"{name}"' if _LEGAL.fullmatch(name) else "text that is no topic's name"
+
+
+def _of_subscription(table: Mapping[str, T], subscription: str) -> T | None:
+    """A table's entry for a subscription, by its full path or its short name."""
+    return table.get(subscription) or table.get(_short(subscription))
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2].strip()

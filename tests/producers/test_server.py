@@ -1,0 +1,62 @@
+"""What producers send, through a real server: a process, HTTP, the embedded store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from acceptance.support import Answer, Server, Start, push_body, starting
+from producers.cases import Case, all_cases, check
+
+CASES = all_cases()
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    with starting(lambda: tmp_path_factory.mktemp("pond")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def servers(start: Start) -> dict[tuple[Any, ...], Server]:
+    """Cases with the same settings share a server, but for those that count what there is."""
+    del start
+    return {}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_producer_is_understood(case: Case, start: Start, servers: dict[tuple[Any, ...], Server]) -> None:
+    """Outcomes, documents, and what is not there."""
+    key = (case.name if case.count else "", *sorted(case.environment.items()))
+    if key not in servers:
+        servers[key] = start(**case.environment)
+    server = servers[key]
+    answers = []
+    for message in case.messages:
+        answer = server.push(
+            push_body(
+                message.data,
+                message_id=message.messageId,
+                published=message.publishTime,
+                attributes=message.attributes,
+                subscription=message.subscription,
+            )
+        )
+        # Without a dead-letter policy poison is buried, and answered 200.
+        assert answer.status == 200, answer
+        answers.append(told(answer))
+    check(case, answers, everything(server, case))
+
+
+def told(answer: Answer) -> tuple[str, str, str]:
+    return answer.json["outcome"], answer.json["reason"], answer.json.get("error", "")
+
+
+def everything(server: Server, case: Case) -> dict[str, Any]:
+    """Each document the case is about; where it counts, every one there is."""
+    named = {*case.documents, *case.without, *case.absent}
+    paths = named | set(server.documents(tuple(case.count)))
+    found = {path: server.document(path) for path in sorted(paths)}
+    return {path: document for path, document in found.items() if document is not None}
