@@ -8,42 +8,35 @@ refused         one write is impossible: halve until it is alone, bury it, commi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import Sightings, SnapshotCache
 from millpond.concurrency import run_all
-from millpond.errors import AccessDenied, Poison, StoreError, Unavailable, ViewError, WriteRefused, kind_of
+from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused, kind_of
 from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
 from millpond.ports import Store
 from millpond.shape import approximate_size
+from millpond.ticket import OutOfTime, Ticket, in_time
 
 if TYPE_CHECKING:
     from millpond.engine import Engine
     from millpond.route import Fault
-    from millpond.ticket import Ticket
 
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 # A cached document may decide that an event leads to no write only while it is younger than this.
 CACHE_TRUST_S = 1.0
 # Letters made at the same time; those on a topic wait for the broker.
 _DIGS_AT_ONCE = 32
-# What waited too long is tried all the same, but not for long.
-_TRY_S_MIN = 0.25
 _CONFLICT_PAUSE_S = 0.005
 _CONFLICT_PAUSE_MAX_S = 0.25
 # What a document is taken for that is not known and almost never exists yet.
 _ABSENT = Snapshot(Ref("", ""), None, None)
 _CONTENTION = StoreError("other writers kept changing the documents")
 _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
-
-
-class _OutOfTime(Unavailable):
-    """The last ticket's time is up while a call is under way."""
 
 
 class Batches:
@@ -65,13 +58,13 @@ class Batches:
         while tickets:
             began = loop.time()
             try:
-                async with _in_time(tickets):
+                async with in_time(tickets):
                     planned, snapshots = await self._plan(tickets, unsure)
                     committed = await self._write(planned)
             except WriteRefused as refusal:
                 await self._isolate(tickets, refusal, unsure)
                 return
-            except _OutOfTime as error:
+            except OutOfTime as error:
                 if not conflicts:
                     self._note_failure(tickets, error, failures + 1)
                 self._forget(tickets)
@@ -323,18 +316,6 @@ class Batches:
             else:
                 rest.append(ticket)
         return rest
-
-
-@contextlib.asynccontextmanager
-async def _in_time(tickets: Sequence[Ticket]) -> AsyncIterator[None]:
-    """A call that hangs ends with the last ticket's time; whether it was applied nobody knows."""
-    latest = max(ticket.deadline for ticket in tickets)
-    least = asyncio.get_running_loop().time() + _TRY_S_MIN
-    try:
-        async with asyncio.timeout_at(max(latest, least)):
-            yield
-    except TimeoutError:
-        raise _OutOfTime("no answer from the store in the time that was left", code="DEADLINE_EXCEEDED") from None
 
 
 def _doubtful(

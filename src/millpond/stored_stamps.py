@@ -1,7 +1,7 @@
-"""A stored document's place in the order: the stamp it carries, its fields' stamps, or those it is adopted under. Pure.
+"""A stored document's place in the order: its stamp, its fields' stamps, or those it is adopted under. Pure.
 
-Two rules may have made a view's stamps, one in an earlier build (`source.order`). Their stamps are not compared: what
-another rule stamped is adopted from its fields, like a document that somebody else wrote.
+A view's stamps may have been made by two rules, one of them an earlier build's (`source.order`). Those are not
+compared: a document that another rule stamped is adopted from its fields, like one another program wrote.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from millpond.errors import InternalError
+from millpond.errors import InternalError, Unavailable
 from millpond.model import Delivery, Outcome, Result
 from millpond.plan import refs_of
 from millpond.route import Fault, Item, Letter
@@ -16,6 +17,8 @@ from millpond.route import Fault, Item, Letter
 # A document, its log entry and its receipt, against the bytes of the message that caused them.
 _WEIGHT_PER_BYTE = 3
 _WEIGHT_FIXED = 1_024
+# What waited too long is tried all the same, but not for long.
+_TRY_S_MIN = 0.25
 
 Done = Callable[[Result], None]
 
@@ -71,3 +74,19 @@ class Ticket:
 
 def weigh(delivery: Delivery) -> int:
     return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(delivery.data or b"")
+
+
+class OutOfTime(Unavailable):
+    """The last ticket's time is up while a call is under way."""
+
+
+@contextlib.asynccontextmanager
+async def in_time(tickets: Sequence[Ticket]) -> AsyncIterator[None]:
+    """A call that hangs ends with the last ticket's time; whether it was applied is unknown."""
+    latest = max(ticket.deadline for ticket in tickets)
+    least = asyncio.get_running_loop().time() + _TRY_S_MIN
+    try:
+        async with asyncio.timeout_at(max(latest, least)):
+            yield
+    except TimeoutError:
+        raise OutOfTime("no answer from the store in the time that was left", code="DEADLINE_EXCEEDED") from None

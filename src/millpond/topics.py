@@ -68,7 +68,7 @@ class Topics:
     def resolve(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
         """(the topic its views feed on, the topic's own name to show). Raises UnroutableEvent."""
         attribute = delivery.attributes.get("topic")
-        if attribute in self.feeding and not self._rules.routes:
+        if attribute in self.feeding and "/" not in attribute and not self._rules.routes:
             return attribute, attribute
         found, shown = None, None
         for given in self._given(delivery, payload):

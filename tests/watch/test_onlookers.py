@@ -24,7 +24,8 @@ DELIVERY = Delivery(message_id="m", publish_time=NOW, data=b"{}")
 
 
 def result(*docs: str, outcome: Outcome = Outcome.APPLIED, reason: str = "applied", **more: Any) -> Result:
-    views = [ViewResult(doc.partition("/")[0], doc, outcome, reason) for doc in docs]
+    wrote = more.pop("wrote", outcome is Outcome.APPLIED)
+    views = [ViewResult(doc.partition("/")[0], doc, outcome, reason, wrote=wrote) for doc in docs]
     return Result(outcome, reason, more.pop("topic", "t"), views, **more)
 
 
@@ -43,8 +44,8 @@ def test_changes_are_what_was_written() -> None:
     for told in (
         result("a/1", "b/1"),
         result("a/1"),
-        result("a/2", outcome=Outcome.DUPLICATE, reason="duplicate_event_noop"),
-        result("a/3", outcome=Outcome.DUPLICATE, reason="duplicate_message_noop"),
+        result("a/2", outcome=Outcome.DUPLICATE, reason="duplicate_event_noop", wrote=True),
+        result("a/3", outcome=Outcome.DUPLICATE, reason="duplicate_event_noop"),
         result("a/4", outcome=Outcome.STALE, reason="stale_event_ignored"),
         result("a/5", outcome=Outcome.TOO_OLD, reason="too_old_ignored"),
     ):
