@@ -97,6 +97,13 @@ class Pond:
             self.documents[write.ref] = Snapshot(write.ref, self._version, write.data)
         return planned.results
 
+    def put(self, path: str, document: Document) -> None:
+        """A document that somebody else wrote."""
+        collection, _, key = path.rpartition("/")
+        self._version += 1
+        ref = Ref(collection, key)
+        self.documents[ref] = Snapshot(ref, self._version, document)
+
     def get(self, path: str) -> Document:
         collection, _, key = path.rpartition("/")
         data = self.documents[Ref(collection, key)].data

@@ -97,6 +97,31 @@ def test_a_stream_is_adopted(client: firestore.Client, server: Server, topic: st
     assert document["eventTime"] == time_of(at(6))
 
 
+@pytest.mark.parametrize(
+    ("topic", "collection"),
+    [
+        ("market-ticks", "market_ticks"),
+        ("market-bars-1m", "market_bars_1m"),
+        ("trade-signals", "trade_signals"),
+    ],
+)
+def test_a_stream_is_adopted_by_its_event_time_alone(
+    client: firestore.Client, server: Server, topic: str, collection: str
+) -> None:
+    """What was published long after it happened is no reason to ignore what happened next."""
+    payload = {"eventId": "e1", "symbol": "SPY", "producedAt": at(5), "n": 5}
+    apply_stream(client, collection, "m5", at(50), payload)
+    outcomes = []
+    for second, published in ((4, 58), (7, 51), (6, 59)):
+        sent = {**payload, "producedAt": at(second), "n": second}
+        answer = server.send(sent, message_id=f"m{second}", published=at(published), topic=topic)
+        outcomes.append(answer.json["views"][-1]["outcome"])
+        assert document_of(client, collection)["eventTime"] == time_of(at(max(5, second if second < 6 else 7)))
+    # A signal is merged: the older one is the first to say `updatedAt`, which the earlier consumer never wrote.
+    assert outcomes == ["applied" if topic == "trade-signals" else "stale_ignored", "applied", "stale_ignored"]
+    assert document_of(client, collection)["data"]["n"] == 7
+
+
 def document_of(client: firestore.Client, collection: str) -> dict[str, Any]:
     return client.collection(collection).document("e1").get().to_dict() or {}
 

@@ -1,7 +1,7 @@
 """Cases in the shapes that producers send: settings, messages, and the documents that must follow.
 
-`producers.json` is the specification's own list; `neighbours.json` has the cases next to each of its rules. Both are
-data, so that the pure core and a real server are asked the same.
+`producers.json` is the specification's own list; `neighbours.json` has the cases next to each of its rules. Both
+are data, so that the pure core and a real server are asked the same.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""002's order: under its ids `eventTime` is the order time, and never goes back, whatever the order of arrival.
+
+The oracle here is written from the specification's sentence about times, and shares nothing with the views.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.pond import NOW, SECOND, Pond, delivery
+from common.properties import examples
+from millpond import timestamps
+from millpond.model import Delivery
+
+TOPICS = {"market-ticks": "market_ticks", "market-bars-1m": "market_bars_1m", "trade-signals": "trade_signals"}
+SETTINGS = {"BARS_ID": "event", "SIGNALS_ID": "event"}
+SKEW_S = 300
+_IN_PAYLOAD = ("producedAt", "publishedAt", "timestamp", "ts", "time", "at")
+_IN_ENVELOPE = ("ts", "timestamp", "producedAt")
+# Seconds from NOW, or text that is no time at all. 301 is believed of a message published at 1, and not at 0.
+_TIMES = st.sampled_from((-90, 0, 1, 5, 301, 90_000, "n/a", "", None))
+_FIELDS = st.dictionaries(st.sampled_from(_IN_PAYLOAD), _TIMES, max_size=3)
+
+
+class Sent(NamedTuple):
+    payload: dict[str, Any]
+    # None where the message has no envelope.
+    envelope: dict[str, Any] | None
+    sequence: int | None
+    published: int
+
+
+def sent() -> st.SearchStrategy[Sent]:
+    envelopes = st.none() | st.dictionaries(st.sampled_from(_IN_ENVELOPE), _TIMES, max_size=2)
+    return st.builds(Sent, _FIELDS, envelopes, st.sampled_from((None, 0, 2, 10)), st.sampled_from((0, 1, 2, 400)))
+
+
+def as_sent(value: Any) -> Any:
+    return timestamps.to_text(NOW + value * SECOND) if isinstance(value, int) else value
+
+
+def message(topic: str, number: int, what: Sent) -> Delivery:
+    """No symbol: such a tick is the history's alone, which is the view that goes by 002."""
+    payload: dict[str, Any] = {name: as_sent(value) for name, value in what.payload.items()}
+    payload |= {"eventId": "e", "n": number}
+    if what.sequence is not None:
+        payload["sequence"] = what.sequence
+    outer: Any = payload
+    if what.envelope is not None:
+        around = {name: as_sent(value) for name, value in what.envelope.items()}
+        outer = {"event_type": "x", **around, "payload": payload}
+    return delivery(outer, f"m{number}", what.published, attributes={"topic": topic})
+
+
+def order_s(what: Sent) -> int:
+    """`producedAt` → `publishedAt` → `timestamp` → …: the first that is a time, clamped; or when it was published."""
+    envelope = what.envelope or {}
+    named = [what.payload.get(name) for name in _IN_PAYLOAD] + [envelope.get(name) for name in _IN_ENVELOPE]
+    own = next((value for value in named if isinstance(value, int)), what.published)
+    return what.published if own > what.published + SKEW_S else own
+
+
+def rank(number: int, what: Sent) -> tuple[int, int, int, str]:
+    return order_s(what), -1 if what.sequence is None else what.sequence, what.published, f"m{number}"
+
+
+def to_datetime(seconds: int) -> dt.datetime:
+    return timestamps.to_datetime(NOW + seconds * SECOND)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@examples(250)
+@given(st.lists(sent(), min_size=1, max_size=5), st.data())
+def test_event_time_never_goes_back(topic: str, history: list[Sent], data: st.DataObject) -> None:
+    """In any order and any batching: it only grows, and ends at the greatest, whose payload the document holds."""
+    arrivals = data.draw(st.permutations(list(enumerate(history))))
+    pond = Pond(**SETTINGS)
+    path = f"{TOPICS[topic]}/e"
+    before = None
+    while arrivals:
+        size = data.draw(st.integers(1, len(arrivals)))
+        pond.send(*(message(topic, number, what) for number, what in arrivals[:size]))
+        arrivals = arrivals[size:]
+        event_time = pond.get(path)["eventTime"]
+        assert before is None or event_time >= before
+        before = event_time
+    winner, what = max(enumerate(history), key=lambda pair: rank(*pair))
+    document = pond.get(path)
+    assert document["eventTime"] == to_datetime(order_s(what))
+    assert document["data"]["n"] == winner
+    assert document["source"]["messageId"] == f"m{winner}"
+    assert document["source"]["order"] == "eventTime"
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@examples(150)
+@given(st.lists(sent(), min_size=1, max_size=4), st.integers(-100, 100), st.integers(0, 2), st.data())
+def test_a_document_from_before_is_adopted_by_event_time_alone(
+    topic: str, history: list[Sent], stored_s: int, published: int, data: st.DataObject
+) -> None:
+    """Whatever else it holds: other times that are later, or a stamp by another rule, freeze nothing."""
+    later = to_datetime(9_000)
+    source: dict[str, Any] = {"messageId": "m-before", "publishedAt": to_datetime(published)}
+    if data.draw(st.booleans()):
+        source |= {"stamp": "99999999999999999.x", "key": "K", "revisionAt": later, "stamps": []}
+    before = {"eventTime": to_datetime(stored_s), "publishedAt": later, "updatedAt": later, "data": {"n": -1}}
+    pond = Pond(**SETTINGS)
+    path = f"{TOPICS[topic]}/e"
+    pond.put(path, {**before, "source": source})
+    pond.send(
+        *(message(topic, number, what) for number, what in data.draw(st.permutations(list(enumerate(history)))))
+    )
+    adopted = stored_s, -1, published, "m-before"
+    winner = max([adopted, *(rank(number, what) for number, what in enumerate(history))])
+    document = pond.get(path)
+    assert document["eventTime"] == to_datetime(winner[0])
+    assert document["data"]["n"] == (-1 if winner is adopted else int(winner[3][1:]))
+
+
+def test_a_natural_id_goes_by_its_own_rule_again() -> None:
+    """A signal that was stored under 002's order is adopted by 001's, where the setting is changed back."""
+    pond = Pond(**SETTINGS)
+    what = {"eventId": "e", "ts": timestamps.to_text(NOW), "updatedAt": timestamps.to_text(NOW + 9 * SECOND)}
+    pond.send(delivery({**what, "state": "new"}, "m1", 10, attributes={"topic": "trade-signals"}))
+    natural = Pond()
+    natural.documents = pond.documents
+    older = {**what, "updatedAt": timestamps.to_text(NOW + 8 * SECOND), "state": "older"}
+    newer = {**what, "updatedAt": timestamps.to_text(NOW + 10 * SECOND), "state": "newer"}
+    assert (
+        natural.send(delivery(older, "m2", 20, attributes={"topic": "trade-signals"}))[0].outcome == "stale_ignored"
+    )
+    assert natural.get("trade_signals/e")["state"] == "new"
+    assert natural.send(delivery(newer, "m3", 20, attributes={"topic": "trade-signals"}))[0].outcome == "applied"
+    assert natural.get("trade_signals/e")["state"] == "newer"
+    assert "order" not in natural.get("trade_signals/e")["source"]
