@@ -29,9 +29,8 @@ _LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{2,254}", re.ASCII)
 _ATTRIBUTES = ("topic", "pubsubTopic", "sourceTopic", "pubsubtopic", "sourcetopic")
 _PAYLOAD = ("topic", "pubsubTopic", "sourceTopic")
 _TYPE_ATTRIBUTES = ("event_type", "eventType", "eventtype")
-# How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
+# How alike two names must be for one to be taken for a slip of the other.
 _ALIKE = 0.75
-_SLIP = 0.9
 
 
 class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,10 +107,12 @@ class Topics:
                 raise self._unknown("ROUTES", subscription, _short(route["kind"]))
         for subscription, value in self._rules.subscription_topics.items():
             name = _short(value)
-            # A message may still say its own event_type, so a name of the team's own is fine; a slip never is.
-            resolvable = self._of_type or self._shapes
-            if self.of_subscription(subscription) is None and (not resolvable or self._nearest(name, _SLIP)):
+            if self.of_subscription(subscription) is None and not self._is_variant(name):
                 raise self._unknown("SUBSCRIPTION_TOPIC_MAP", subscription, name)
+
+    def _is_variant(self, name: str) -> bool:
+        """Whether it is a team's own name for a known topic (`prod-market-ticks`); messages may say their type."""
+        return bool(self._of_type) and any(topic.lower() in name.lower() for topic in self.feeding)
 
     def _given(self, delivery: Delivery, payload: Payload) -> Iterator[_Given]:
         """Every name there is, as it is compared: without a path before it or white space around it."""
@@ -163,23 +164,26 @@ class Topics:
                 "SUBSCRIPTION_TOPIC_MAP for its subscription"
             )
         names = " or ".join(f"{_quoted(given.name)} (from {given.where})" for given in tried[:3])
-        nearest = self._nearest(tried[0].name, _ALIKE)
+        nearest = self._nearest(tried[0].name)
         hint = f'did you mean "{nearest}"?' if nearest else f"known topics: {', '.join(sorted(self.feeding))}"
         return UnroutableEvent(f"no view feeds on {names}; {hint}")
 
     def _unknown(self, setting: str, subscription: str, name: str) -> SettingsError:
         known = f"known topics: {', '.join(sorted(self.feeding))}"
-        nearest = self._nearest(name, _ALIKE)
+        nearest = self._nearest(name)
         meant = f'did you mean "{nearest}"? ' if nearest else ""
-        return SettingsError(setting, f"{subscription}: {name}", f'no view feeds on "{name:.80}"; {meant}{known}')
+        told = f'no view feeds on "{name:.80}"; {meant}{known}'
+        if setting != "ROUTES":
+            told += "; ROUTES gives a subscription a kind and a topic's name of its own"
+        return SettingsError(setting, f"{subscription}: {name}", told)
 
-    def _nearest(self, name: str, alike: float) -> str | None:
-        return _nearest(name[:255], (*sorted(self.feeding), *sorted(self._of_type)), alike)
+    def _nearest(self, name: str) -> str | None:
+        return _nearest(name[:255], (*sorted(self.feeding), *sorted(self._of_type)))
 
 
 @lru_cache(maxsize=256)
-def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=alike)), None)
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)), None)
 
 
 def _quoted(name: str) -> str:
