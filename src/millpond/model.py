@@ -97,7 +97,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             return value
         if isinstance(value, str) and _DECIMAL.fullmatch(value) and abs(float(value)) < float("inf"):
             return value
-        raise InvalidEvent(f"{name} must be a finite number, not {json_type(value)}")
+        what = "text that is none" if isinstance(value, str) else json_type(value)
+        raise InvalidEvent(f"{name} must be a finite number, not {what}")
 
     def time(self, *names: str) -> int | None:
         """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field.

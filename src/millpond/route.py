@@ -133,6 +133,8 @@ class Router:
             return self._build_target(view, event) if view.wants(event) else _unwanted(view)
         except Poison as fault:
             fault.view = view.name
+            if not event.envelope and isinstance(event.payload.get("payload"), dict):
+                fault.args = (f"{fault}; its `payload` was not opened, because the message has no event_type",)
             raise
         except Exception as error:
             raise ViewError(view.name, error) from error

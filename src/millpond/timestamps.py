@@ -24,7 +24,7 @@ _datetimes: dict[int, dt.datetime] = {}
 _MILLISECONDS_FROM = 1e11
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # With an offset, `+01:00` or as many producers write it `+0100`; without one a time is naive.
-RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:?[0-5]\d)", re.ASCII)
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 # A year, a time of day or a number: text with one of these is a time that cannot be read, not a word.
 _LIKE_A_TIME = re.compile(r"\d{4}|\d:\d\d|^\s*[+-]?\d[\d.]*\s*$")

@@ -23,14 +23,15 @@ from millpond.view import View
 
 T = TypeVar("T")
 
-# Pub/Sub's rule for a topic's id. What breaks it is no name to show, nor to quote in a log.
-_LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{2,254}", re.ASCII)
+# Pub/Sub's characters for a topic's id. Anything else is no name to show, nor to quote in a log.
+_LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{0,254}", re.ASCII)
 # An unwrapped push has its attributes as headers, whose names are lower-case.
 _ATTRIBUTES = ("topic", "pubsubTopic", "sourceTopic", "pubsubtopic", "sourcetopic")
 _PAYLOAD = ("topic", "pubsubTopic", "sourceTopic")
 _TYPE_ATTRIBUTES = ("event_type", "eventType", "eventtype")
-# How alike two names must be for one to be taken for a slip of the other.
+# How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
 _ALIKE = 0.75
+_SLIP = 0.9
 
 
 class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,12 +108,16 @@ class Topics:
                 raise self._unknown("ROUTES", subscription, _short(route["kind"]))
         for subscription, value in self._rules.subscription_topics.items():
             name = _short(value)
-            if self.of_subscription(subscription) is None and not self._is_variant(name):
+            if self.of_subscription(subscription) is None and not self._may_resolve_later(name):
                 raise self._unknown("SUBSCRIPTION_TOPIC_MAP", subscription, name)
 
-    def _is_variant(self, name: str) -> bool:
-        """Whether it is a team's own name for a known topic (`prod-market-ticks`); messages may say their type."""
-        return bool(self._of_type) and any(topic.lower() in name.lower() for topic in self.feeding)
+    def _may_resolve_later(self, name: str) -> bool:
+        """Whether messages may still say their event_type or have a shape, so that the name is a team's own.
+
+        `prod-market-ticks` is one; `market-tick` is a slip, and messages without a type would become letters.
+        """
+        slip = self._nearest(name, _SLIP)
+        return bool(self._of_type or self._shapes) and (slip is None or slip.lower() in name.lower())
 
     def _given(self, delivery: Delivery, payload: Payload) -> Iterator[_Given]:
         """Every name there is, as it is compared: without a path before it or white space around it."""
@@ -157,7 +162,10 @@ class Topics:
 
     def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
         """What was tried, and what may have been meant."""
-        tried = [given for given in self._given(delivery, payload) if given.where != "the subscription's name"]
+        tried = list(self._given(delivery, payload))
+        if delivery.subscription and self._nearest(tried[-1].name) is None:
+            # Every message has one, and few mean a topic by it.
+            tried.pop()
         if not tried:
             return UnroutableEvent(
                 "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
@@ -177,13 +185,14 @@ class Topics:
             told += "; ROUTES gives a subscription a kind and a topic's name of its own"
         return SettingsError(setting, f"{subscription}: {name}", told)
 
-    def _nearest(self, name: str) -> str | None:
-        return _nearest(name[:255], (*sorted(self.feeding), *sorted(self._of_type)))
+    def _nearest(self, name: str, alike: float = _ALIKE) -> str | None:
+        return _nearest(name[:255].lower(), (*sorted(self.feeding), *sorted(self._of_type)), alike)
 
 
 @lru_cache(maxsize=256)
-def _nearest(name: str, known: tuple[str, ...]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=_ALIKE)), None)
+def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
+    as_known = {other.lower(): other for other in known}
+    return next((as_known[found] for found in difflib.get_close_matches(name, as_known, n=1, cutoff=alike)), None)
 
 
 def _quoted(name: str) -> str:

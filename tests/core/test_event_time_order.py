@@ -58,7 +58,7 @@ def message(topic: str, number: int, what: Sent) -> Delivery:
 
 
 def order_s(what: Sent) -> int:
-    """`producedAt` → `publishedAt` → `timestamp` → …: the first that is a time, clamped; or when it was published."""
+    """`producedAt` → `publishedAt` → `timestamp` → …: the first that is a time, clamped; else publish time."""
     envelope = what.envelope or {}
     named = [what.payload.get(name) for name in _IN_PAYLOAD] + [envelope.get(name) for name in _IN_ENVELOPE]
     own = next((value for value in named if isinstance(value, int)), what.published)

@@ -57,6 +57,91 @@ def test_a_republished_copy_moves_provenance_only() -> None:
     assert {k: v for k, v in after.items() if k != "source"} == {k: v for k, v in before.items() if k != "source"}
 
 
+def heartbeat(message_id: str, publish_s: float, **fields: Any) -> Any:
+    return delivery({"topic": "system.events", "service": "api", "eventId": "k1", **fields}, message_id, publish_s)
+
+
+def test_a_word_never_hides_a_change() -> None:
+    """A copy with the same id and time and other content is applied; the same content again is a duplicate."""
+    pond = Pond()
+    assert reasons(
+        pond,
+        heartbeat("m1", 1, timestamp=at(0), status="ok"),
+        heartbeat("m2", 2, timestamp=at(0), status="down"),
+        heartbeat("m3", 3, timestamp=at(0), status="down"),
+        heartbeat("m4", 4, timestamp=at(0), status="down", version="2"),
+        heartbeat("m1", 1, timestamp=at(0), status="ok"),  # lower: nothing changes
+    ) == ["applied", "applied", "duplicate_event_noop", "applied", "duplicate_message_noop"]
+    assert pond.get("ops_services/dev__api")["version"] == "2"
+
+
+def test_what_was_filled_in_from_publish_time_is_no_change() -> None:
+    """Each copy has a publish time of its own; an event without a time shows it."""
+    pond = Pond()
+    first, second = heartbeat("m1", 1, status="ok"), heartbeat("m2", 2, status="ok")
+    assert reasons(pond, first, second) == ["applied", "duplicate_event_noop"]
+    # Said by the event itself, the same two times are two contents.
+    other = Pond()
+    told = [signal(f"m{n}", n, eventId="k", ts=at(0), createdAt=at(n)) for n in (1, 2)]
+    assert reasons(other, *told) == ["applied", "applied"]
+
+
+def test_a_merge_compares_the_fields_it_won() -> None:
+    """Another copy of an update that says something else of a field it holds is applied."""
+    pond = Pond()
+    assert reasons(
+        pond,
+        signal("m1", 1, eventId="k", updatedAt=at(0), state="new"),
+        signal("m2", 2, eventId="k", updatedAt=at(0), state="new"),
+        signal("m3", 3, eventId="k", updatedAt=at(0), state="ack"),
+        signal("m4", 4, eventId="k", updatedAt=at(0), state="ack", confidence=1),
+    ) == ["applied", "duplicate_event_noop", "applied", "applied"]
+    assert pond.get("trade_signals/s1")["state"] == "ack"
+
+
+def test_a_tally_counts_the_first_copy_and_says_so_of_another() -> None:
+    """What was counted cannot be taken back out of a fold, and the word does not hide it."""
+    pond = Pond([Orders()])
+
+    def copy(message_id: str, amount: int) -> Any:
+        payload = {"topic": "orders", "eventId": "o1", "day": "d1", "amount": amount, "ts": at(0)}
+        return delivery(payload, message_id, int(message_id[1:]))
+
+    told = reasons(pond, copy("m1", 5), copy("m1", 5), copy("m2", 5), copy("m3", 7), copy("m2", 5))
+    assert told == [
+        "applied",
+        "duplicate_message_noop",
+        "duplicate_event_noop",
+        "other_content_not_counted",
+        "duplicate_event_noop",
+    ]
+    assert (pond.get("sales/d1")["count"], pond.get("sales/d1")["sum"]) == (1, 5)
+
+
+def test_a_receipt_from_before_says_nothing_about_content() -> None:
+    """An earlier build did not keep it: a copy that differs is a duplicate like any other."""
+    pond = Pond([Orders()])
+    payload = {"topic": "orders", "eventId": "o1", "day": "d1", "amount": 5, "ts": at(0)}
+    pond.send(delivery(payload, "m1", 1))
+    (receipt,) = [found for ref, found in pond.documents.items() if ref.collection == RECEIPT_COLLECTION]
+    assert receipt.data is not None
+    del receipt.data["views"]["sales"]["content"]
+    assert reasons(pond, delivery({**payload, "amount": 7}, "m2", 2)) == ["duplicate_event_noop"]
+
+
+def test_a_result_says_which_view_wrote() -> None:
+    """As if its events had come one by one, also within a batch."""
+    pond = Pond()
+    messages = [
+        service("m1", 1, "ok", 1),
+        service("m2", 2, "ok", 1),
+        service("m2", 2, "ok", 1),
+        service("m0", 0, "x", 0),
+    ]
+    results = pond.send(*messages)
+    assert [view.wrote for result in results for view in result.views] == [True, True, False, False]
+
+
 def test_two_statuses_with_one_timestamp_are_two_events() -> None:
     """Identity includes what the event says, not only when."""
     assert reasons(Pond(), service("m1", 1, "ok", 1), service("m2", 2, "down", 1)) == ["applied", "applied"]

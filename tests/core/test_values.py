@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from millpond import InvalidEvent, timestamps
 from millpond.digest import base32_sha256
-from millpond.ids import decode_id, encode_id
-from millpond.shape import find_fault, representable
+from millpond.ids import decode_id, decode_name, encode_id, encode_name
+from millpond.model import Ref
+from millpond.shape import check_ref, find_fault, representable
 from millpond.stamp import StampParts, decode_stamp, encode_stamp, parse_sequence
 
 TIMES = st.integers(0, timestamps.LATEST_US - 1)
@@ -66,6 +67,51 @@ def test_awkward_ids_are_escaped(text: str, encoded: str) -> None:
     assert encode_id(text) == encoded
 
 
+@pytest.mark.parametrize("text", ["AAPL", "strat__SPY__1", "_x", "x_", "__x", "100%", "a b", "émile", "50%zz", "%"])
+def test_a_name_that_a_store_takes_is_kept(text: str) -> None:
+    """A view whose key is one part needs no separator, and so no escape for what looks like one."""
+    assert encode_name(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoded"),
+    [
+        ("a/b", "a%2Fb"),
+        (".", "%2E"),
+        ("__x__", "%5F%5Fx_%5F"),
+        ("a%2Fb", "a%252Fb"),
+        ("__", "%5F%5F"),
+        ("\0", "%00"),
+    ],
+)
+def test_a_name_that_no_store_takes_is_escaped(text: str, encoded: str) -> None:
+    """And so is one that looks escaped, or it would share its document with what that stands for."""
+    assert encode_name(text) == encoded
+
+
+def test_no_two_short_names_share_a_document() -> None:
+    """Every name of up to six of the characters that are awkward anywhere: legal, reversible, and its own."""
+    taken: dict[str, str] = {}
+    for length in range(1, 7):
+        for letters in itertools.product("_%/.2F\0", repeat=length):
+            name = "".join(letters)
+            encoded = encode_name(name)
+            assert taken.setdefault(encoded, name) == name
+            assert decode_name(encoded) == name
+            check_ref(Ref("c", encoded))
+    assert len(taken) == sum(7**length for length in range(1, 7))
+
+
+def test_a_name_must_fit_and_be_there() -> None:
+    """As every id."""
+    assert encode_name("é" * 749 + "_")
+    with pytest.raises(InvalidEvent) as too_long:
+        encode_name("é" * 750 + "_")
+    with pytest.raises(InvalidEvent) as empty:
+        encode_name("")
+    assert (too_long.value.reason, empty.value.reason) == ("id_too_long", "empty_id")
+
+
 def test_an_id_must_fit_and_be_there() -> None:
     """Over 1,500 bytes once encoded, or empty: poison, each with its reason."""
     assert encode_id("é" * 750)
@@ -83,6 +129,8 @@ def test_an_id_must_fit_and_be_there() -> None:
         ("2026-01-08T12:34:56.5Z", "2026-01-08T12:34:56.500000Z"),
         ("2026-01-08t12:34:56.123456789z", "2026-01-08T12:34:56.123456Z"),
         ("2026-01-08 14:34:56+02:00", "2026-01-08T12:34:56Z"),
+        ("2026-01-08T14:34:56+0200", "2026-01-08T12:34:56Z"),
+        ("2026-01-08T07:04:56.5-0530", "2026-01-08T12:34:56.500000Z"),
         (1_767_875_696, "2026-01-08T12:34:56Z"),
         (1_767_875_696.25, "2026-01-08T12:34:56.250000Z"),
         (1_767_875_696_250, "2026-01-08T12:34:56.250000Z"),
@@ -98,13 +146,43 @@ def test_times_come_in_three_forms(value: Any, text: str) -> None:
     "value",
     ["2026-01-08T12:34:56", "2026-01-08", "20260108T123456Z", "2026-W02-4T00:00:00Z", "yesterday", "1767875696",
      "2026-02-30T00:00:00Z", "2026-01-08T12:34:60Z", "2026-01-08T24:01:00Z", "1969-12-31T23:59:59Z",
-     "2200-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-08T12:34:56+25:00", "\uff1226-01-08T12:34:56Z",
+     "2200-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-08T12:34:56+25:00",
+     "2026-01-08T12:34:56+0160", "\uff1226-01-08T12:34:56Z",
      True, -1, 1e18, 1e300, float("nan"), float("inf"), [], {}],
 )  # fmt: skip
 def test_ambiguous_and_absurd_times_are_poison(value: Any) -> None:
     """A time read wrongly would order a document wrongly for ever."""
     with pytest.raises(InvalidEvent, match="when"):
         timestamps.parse(value, "when")
+
+
+def test_naive_times_are_utc_only_where_that_was_said() -> None:
+    """A date is no time, and neither is a boolean, whatever was said."""
+    with pytest.raises(InvalidEvent, match="NAIVE_TIMES=utc"):
+        timestamps.parse("2026-01-08T12:34:56", "when")
+    for text in ("2026-01-08T12:34:56", "2026-01-08 12:34:56.000", "2026-01-08T13:34:56+01:00"):
+        us = timestamps.parse(text, "when", naive_as_utc=True)
+        assert timestamps.to_text(us) == "2026-01-08T12:34:56Z"
+    for value in ("2026-01-08", "2026-01-08T12:34", "12:34:56", True, "2026-02-30T00:00:00"):
+        with pytest.raises(InvalidEvent):
+            timestamps.parse(value, "when", naive_as_utc=True)
+
+
+@pytest.mark.parametrize("value", ["n/a", "garbage", "pending", "-", "Q3", "v1.2", "", "soon ☂"])
+def test_a_word_is_no_time_at_all(value: str) -> None:
+    """It says nothing, so where another time may stand in for it, that one does."""
+    assert timestamps.is_no_time(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2026-01-08T12:34:56", "2026-01-08", "20260108", "12:34", "1767875696", "-5", "0.5",
+     "Thu, 08 Jan 2026 12:34:56", "01/08/2026", "2026-02-30T00:00:00Z", "\uff12\uff10\uff12\uff16",
+     True, 7, None, [], {}],
+)  # fmt: skip
+def test_a_time_that_cannot_be_read_is_not_passed_over(value: Any) -> None:
+    """To take another in its place would order a document wrongly."""
+    assert not timestamps.is_no_time(value)
 
 
 @given(st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2199, 12, 31), timezones=st.just(dt.UTC)))  # noqa: DTZ001

@@ -116,7 +116,7 @@ class MinuteBars(Latest):
 def _minute_of(event: Event) -> int:
     at = event.time(*_STARTS)
     if at is None:
-        raise InvalidEvent("ts is missing: which minute is this bar about?")
+        raise InvalidEvent("ts, timestamp, time, start and startAt are missing: which minute is this bar about?")
     return at - at % _MINUTE_US
 
 

@@ -112,9 +112,10 @@ class TradeSignals(Merge):
             "side": event.text("side", "action"),
             "version": (event.text("modelVersion", "git_sha") or envelope_sha) if self._by_version else None,
         }
+        if all(value is None for value in basis.values()):
+            # A time alone would make one signal of whatever was decided at that moment.
+            raise InvalidEvent("nothing identifies the signal: give it a signalId, or a symbol and a side")
         decided = event.time(*_DECIDED)
-        if all(value is None for value in basis.values()) and event.time("decisionAt", "envelope.ts") is None:
-            raise InvalidEvent("nothing identifies the signal: give it a signalId, or a symbol and a decisionAt")
         if decided is None and event.time(*_UPDATED) is None:
             return event.message_id
         return base32_sha256(canonical_json({**basis, "decisionAt": decided}))
