@@ -7,13 +7,31 @@ locals {
 
   # Lines that are no messages' own have no `outcome`; a replay is a person's doing, and no delivery.
   of_messages = "jsonPayload.outcome:* AND NOT jsonPayload.ack_action=\"replay\""
+  # Every failed try of a store call has a line, also one that succeeds when tried again; an instance writes ten such
+  # lines a second at most, far more than any threshold asks for.
+  of_failed_tries = "jsonPayload.reason=\"store_try_failed\""
   log_filters = {
-    messages         = local.of_messages
-    stale            = "${local.of_messages} AND jsonPayload.outcome=\"stale_ignored\""
+    # Messages that views decided on, and those of them that at least one view called stale. `docs` has one element
+    # for each view; a comparison holds if it holds for any element.
+    events           = "${local.of_messages} AND jsonPayload.docs.outcome:*"
+    stale            = "${local.of_messages} AND jsonPayload.docs.outcome=\"stale_ignored\""
     letters_buried   = "${local.of_messages} AND jsonPayload.write_kind=\"letter\""
-    transient_errors = "jsonPayload.reason=\"store_unavailable\""
-    denied_errors    = "jsonPayload.error_type=\"AccessDenied\""
+    transient_errors = "${local.of_failed_tries} AND jsonPayload.error_type=\"Unavailable\""
+    denied_errors    = "${local.of_failed_tries} AND jsonPayload.error_type=\"AccessDenied\""
   }
+
+  # A case that is measured by view elsewhere is measured by topic here. Cloud Logging cannot pair the view and the
+  # outcome of one element of `docs`, nor make a label of a repeated field. A message counts as stale if at least one
+  # view of its topic said so, and every view of a topic decides on all of its messages: the share of the topic is
+  # never less than that of its worst view. It is more only if different views ignore different messages.
+  grouped_by = { view = "topic" }
+  log_groups = merge([
+    for alert in local.alerts.alerts : merge([
+      for case in alert.cases : {
+        for name in [case.signal, case.of] : name => local.grouped_by[case.by]
+      } if contains(keys(case), "by")
+    ]...)
+  ]...)
 
   # The signals in PromQL, which Cloud Monitoring speaks. The push service and the pull workers write the lines.
   log_metric = "logging_googleapis_com:user_${replace(var.name, "-", "_")}"
@@ -39,8 +57,9 @@ locals {
     oldest_unacked = "${local.oldest}{subscription_id=~\"${local.subscriptions_regex}\"}"
   }
 
-  # Each measure of a case, before it is compared. `%s` is the window. Nothing here can look into the store: letters
-  # that were buried within the hour are taken to lie there, and those of the window to be the growth.
+  # Each measure of a case, before it is compared. `%s` is the window, `%g` what is summed up apart. Nothing here can
+  # look into the store: letters that were buried within the hour are taken to lie there, and those of the window to be
+  # the growth.
   alert_measures = {
     level = merge(
       { for name, gauge in local.alert_gauges : name => "max by (subscription_id) (${gauge})" },
@@ -50,9 +69,9 @@ locals {
       { for name, gauge in local.alert_gauges : name => "max by (subscription_id) (delta(${gauge}[%s]))" },
       { letters = "sum(increase(${local.alert_counters.letters_buried}[%s]))" },
     )
-    count = { for name, counter in local.alert_counters : name => "floor(sum(increase(${counter}[%s])))" }
-    rate  = { for name, counter in local.alert_counters : name => "sum(rate(${counter}[%s])) * 60" }
-    share = { for name, counter in local.alert_counters : name => "sum(rate(${counter}[%s]))" }
+    count = { for name, counter in local.alert_counters : name => "floor(sum%g(increase(${counter}[%s])))" }
+    rate  = { for name, counter in local.alert_counters : name => "sum%g(rate(${counter}[%s])) * 60" }
+    share = { for name, counter in local.alert_counters : name => "sum%g(rate(${counter}[%s]))" }
   }
 
   # What can fire: a case at a severity, with its query.
@@ -66,7 +85,7 @@ locals {
           case     = case.name
           severity = severity
           duration = "${lookup(case[severity], "for_s", 0)}s"
-          query = join(" ", compact([
+          query = replace(join(" ", compact([
             replace(local.alert_measures[case.measure][case.signal], "%s", "${lookup(case, "window_s", 0)}s"),
             case.measure == "share" ? "/ ${replace(local.alert_measures.share[case.of], "%s", "${case.window_s}s")}" : "",
             contains(keys(case[severity]), "above") ? "> ${case[severity].above}" : ">= ${case[severity].at_least}",
@@ -78,7 +97,7 @@ locals {
               : local.alert_measures.level[case.signal],
               ">= ${case.least}",
             ]),
-          ]))
+          ])), "%g", contains(keys(case), "by") ? " by (${local.grouped_by[case.by]}) " : "")
         } if contains(keys(case), severity) && contains(local.alerts.signals[case.signal].seen_by, "cloud")
       ]
     ]
@@ -102,7 +121,22 @@ resource "google_logging_metric" "signal" {
   metric_descriptor {
     metric_kind = "DELTA"
     value_type  = "INT64"
+
+    dynamic "labels" {
+      for_each = contains(keys(local.log_groups), each.key) ? [local.log_groups[each.key]] : []
+      content {
+        key         = labels.value
+        value_type  = "STRING"
+        description = "The ${labels.value} of the message."
+      }
+    }
   }
+
+  label_extractors = (
+    contains(keys(local.log_groups), each.key)
+    ? { (local.log_groups[each.key]) = "EXTRACT(jsonPayload.${local.log_groups[each.key]})" }
+    : null
+  )
 
   depends_on = [google_project_service.required]
 }

@@ -66,6 +66,18 @@ def decode_name(encoded: str) -> str:
     return unquote(encoded) if _ESCAPE.search(encoded) else encoded
 
 
+def unescaped_id(encoded: str) -> str | None:
+    """The id that `encode_name` gives what an earlier build put under `encoded`; None if it is the same id.
+
+    Earlier builds escaped these ids by `encode_id`. Ids that `encode_id` does not make are another program's.
+    """
+    if _ESCAPE.search(encoded) is None:
+        return None
+    name = unquote(encoded)
+    kept = encode_name(name)
+    return kept if kept != encoded and encode_id(name) == encoded else None
+
+
 def decode_id(encoded: str) -> tuple[str, ...]:
     """The parts `encode_id` was given."""
     return tuple(unquote(part) for part in encoded.split(SEPARATOR))

@@ -79,6 +79,14 @@ class Metrics:
             for outcome in Outcome:
                 self.view_events[name, outcome] += 0
 
+    def events_by_view(self) -> dict[str, dict[str, int]]:
+        """How many events of each view had each outcome since this process began; without those that never were."""
+        found: dict[str, dict[str, int]] = {}
+        for (view, outcome), n in self.view_events.items():
+            if n:
+                found.setdefault(view, {})[str(outcome)] = n
+        return found
+
     def count_flow_event(self, outcome: str, reason: str, latency_s: float) -> None:
         """An event about a flow run was answered, after its step's work where it led to some."""
         self.flow_events[outcome, reason] += 1

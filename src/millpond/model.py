@@ -105,11 +105,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
         A `?` after a name passes over text that is no time at all ("n/a"); without it such text is poison.
         """
+        payload, envelope = self.payload, self.envelope
         for field, in_envelope, passes_over, name in _time_fields(names):
-            value = (self.envelope if in_envelope else self.payload).get(field)
-            if is_blank(value) or (passes_over and timestamps.is_no_time(value)):
+            value = envelope.get(field) if in_envelope else payload.get(field)
+            if value is None or (type(value) is str and (not value or value.isspace())):
                 continue
-            return timestamps.parse(value, name, naive_as_utc=self.naive_as_utc)
+            try:
+                return timestamps.parse(value, name, naive_as_utc=self.naive_as_utc)
+            except InvalidEvent:
+                # Looked at only now: nearly every time can be read.
+                if not (passes_over and timestamps.is_no_time(value)):
+                    raise
         return None
 
 

@@ -215,8 +215,10 @@ def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict
         holders[name] = mine
     newest = current is None or stored is None or target.stamp > stored
     held = (current or {}).get("source")
-    source = dict(target.source) if newest else {"stamp": stored, **(held if isinstance(held, dict) else {})}
-    source["stamps"] = grouped(holders)
+    source = dict(target.source) if newest else {**(held if isinstance(held, dict) else {}), "stamp": stored}
+    # All of its stamps are by this view's rule now, whoever wrote it before.
+    source.pop("order", None)
+    source.update({"order": target.view.order} if target.view.order else {}, stamps=grouped(holders))
     document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
     winner = target.stamp if newest else stored
     document = _stamped_now(target, document, now)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from millpond import timestamps
 from millpond.batch import CACHE_TRUST_S
+from millpond.care.moving import Mover
 from millpond.engine import Engine, Undertaker
 from millpond.errors import StoreError, missing_extra
 from millpond.flow.service import Flow
@@ -105,6 +106,7 @@ class Service:
         self.engine.router.topics.check()
         self.metrics.expect_views(view.name for view in self.views)
         self.rebuilds = Rebuilds(self.rebuild, self.log)
+        self.mover = Mover(store, self.views, self.engine.forget)
         self.flow = Flow(settings, store, self.log, self.metrics, wall_clock)
         self.metrics.watch(
             "millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running

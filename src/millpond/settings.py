@@ -23,7 +23,7 @@ from millpond.topics import TopicRules
 
 FIRESTORE = "firestore"
 # 002 requires them; a laptop should not have to know them.
-_REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
+REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +190,7 @@ def _check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
 
 def _check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulated: bool) -> None:
     if values["store"] == FIRESTORE:
-        for name in _REQUIRED_ON_FIRESTORE:
+        for name in REQUIRED_ON_FIRESTORE:
             if origins[name] == "default":
                 raise SettingsError(name, "", "must be set where STORE=firestore")
     topic = values["dlq_topic"]

@@ -18,6 +18,7 @@ from millpond.settings_table import TABLE, Setting
 _IMPOSSIBLE = ("\x00", "")
 # What each parser takes and `load` refuses all the same, as it would stand in the environment.
 _ALSO_REFUSED = (
+    {"STORE": "firestore"},
     {"DLQ_TOPIC": "letters"},
     {"ACCESS_DENIED": "dlq"},
     {"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "7"},
@@ -25,10 +26,11 @@ _ALSO_REFUSED = (
 _HEAD = """\
 # Settings
 
-Every setting is an environment variable, and every one has a default: with none set, `millpond serve` listens on
-127.0.0.1:8080 and keeps its documents in `var/millpond.db`. `--host`, `--port`, `--store`, `--views` and `--steps`
-win over the environment. A value that is not allowed is refused before anything starts, with the setting's name,
-the value and what is allowed:
+Every setting is an environment variable. On the embedded store every one has a default: with none set, `millpond
+serve` listens on 127.0.0.1:8080 and keeps its documents in `var/millpond.db`. With `STORE=firestore` these must be
+set: {required}. The options `--host`, `--port`,
+`--store`, `--views` and `--steps` win over the environment. A value that is not allowed is refused before anything
+starts, with the setting's name, the value and what is allowed:
 
 ```
 {example}
@@ -57,7 +59,8 @@ def render() -> str:
     """The page, as Markdown."""
     secrets = [f"`{row.name}`" for row in TABLE if row.secret]
     masked = f" It masks secrets: {', '.join(secrets)}." if secrets else ""
-    head = _HEAD.format(example=_refusal({"PORT": "http"}), masked=masked)
+    required = ", ".join(f"`{name}`" for name in settings.REQUIRED_ON_FIRESTORE)
+    head = _HEAD.format(required=required, example=_refusal({"PORT": "http"}), masked=masked)
     rows = "".join(_row(setting) for setting in TABLE)
     return head + rows + _FOOT.format(lines="\n".join(map(_refusal, _ALSO_REFUSED)))
 

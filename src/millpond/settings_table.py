@@ -56,7 +56,7 @@ TABLE: tuple[Setting, ...] = (
         "FIRESTORE_RPC_DEADLINE_S", "3.0", parse.number(0.1, 60), "Longest a single call to Firestore may take."
     ),
     Setting("VIEWS", "", parse.modules, "Modules with views of your own, separated by commas."),
-    Setting("ROUTES", "{}", parse.routes, "JSON: subscription → kind (whose views) and topic (as recorded)."),
+    Setting("ROUTES", "{}", parse.routes, "JSON: subscription → kind (whose views) and topic (as shown)."),
     Setting("SUBSCRIPTION_TOPIC_MAP", "{}", parse.topic_map, "JSON: subscription → topic."),
     Setting("SOURCE_TOPIC", "", parse.optional, "Topic of every message that names none."),
     Setting(

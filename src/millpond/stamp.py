@@ -66,6 +66,8 @@ def clamp_event_time(event_time: int, publish_time: int, max_future_skew: int) -
 
 def find_counter(value: object) -> int | None:
     """A producer's counter; None for what is none (`1.2.0`, `2.0`, a word)."""
+    if value is None:
+        return None
     try:
         return parse_sequence(value, "")
     except InvalidEvent:

@@ -25,10 +25,13 @@ T = TypeVar("T")
 
 # Pub/Sub's characters for a topic's id. Anything else is no name to show, nor to quote in a log.
 _LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{0,254}", re.ASCII)
-# An unwrapped push has its attributes as headers, whose names are lower-case.
-_ATTRIBUTES = ("topic", "pubsubTopic", "sourceTopic", "pubsubtopic", "sourcetopic")
-_PAYLOAD = ("topic", "pubsubTopic", "sourceTopic")
-_TYPE_ATTRIBUTES = ("event_type", "eventType", "eventtype")
+# Where a name may stand, and how that place is called. An unwrapped push has its attributes as headers, whose names
+# are lower-case.
+_NAMES = ("topic", "pubsubTopic", "sourceTopic")
+_ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_NAMES, "pubsubtopic", "sourcetopic"))
+_FIELDS = tuple((name, f"the field {name}") for name in _NAMES)
+_INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _NAMES)
+_TYPES = tuple((name, f"the attribute {name}") for name in ("event_type", "eventType", "eventtype"))
 # How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
 _ALIKE = 0.75
 _SLIP = 0.9
@@ -47,8 +50,6 @@ class _Given(NamedTuple):
 
     name: str
     where: str
-    # Whether it is meant as a topic's name, and not as a type of event.
-    is_topic: bool = True
 
 
 class Topics:
@@ -70,17 +71,29 @@ class Topics:
         attribute = delivery.attributes.get("topic")
         if attribute in self.feeding and "/" not in attribute and not self._rules.routes:
             return attribute, attribute
-        found, shown = None, None
-        for given in self._given(delivery, payload):
-            if shown is None and given.is_topic and self._may_be_shown(given.name):
-                shown = given.name
-            found = found or self.known(given.name)
-            if found is not None and shown is not None:
-                return found, shown
+        found, shown = self._by_route(delivery.subscription) if self._rules.routes else (None, None)
+        for name, _, is_topic in self._places(delivery, payload):
+            if found is not None and (shown is not None or not is_topic):
+                # Every place where a topic could be named comes before those where it is not.
+                break
+            if not name or type(name) is not str or not (short := _short(name)):
+                continue
+            if is_topic and shown is None and self._may_be_shown(short):
+                shown = short
+            if found is None:
+                found = self.known(short)
         found = found or self._by_shape(payload)
         if found is None:
             raise self._unroutable(delivery, payload)
         return found, shown or found
+
+    def _by_route(self, subscription: str) -> tuple[str | None, str | None]:
+        """(which views, the name to show): ROUTES decides before everything else, and its topic is only shown."""
+        route = _of_subscription(self._rules.routes, subscription)
+        if route is None:
+            return None, None
+        topic = _short(route["topic"])
+        return self.known(_short(route["kind"])), topic if self._may_be_shown(topic) else None
 
     def known(self, name: str) -> str | None:
         """The topic that a name stands for: one that a view feeds on, or that of an event type."""
@@ -119,33 +132,29 @@ class Topics:
         slip = self._nearest(name, _SLIP)
         return bool(self._of_type or self._shapes) and (slip is None or slip.lower() in name.lower())
 
-    def _given(self, delivery: Delivery, payload: Payload) -> Iterator[_Given]:
+    def _given(self, delivery: Delivery, payload: Payload) -> list[_Given]:
         """Every name there is, as it is compared: without a path before it or white space around it."""
-        for name, where, is_topic in self._fields(delivery, payload):
-            if type(name) is str and (short := _short(name)):
-                yield _Given(short, where, is_topic)
+        places = [place for place in self._places(delivery, payload) if type(place[0]) is str]
+        return [_Given(short, where) for name, where, _ in places if (short := _short(name))]
 
-    def _fields(self, delivery: Delivery, payload: Payload) -> Iterator[tuple[Any, str, bool]]:
-        rules, attributes = self._rules, delivery.attributes
-        if rules.routes:
-            route = _of_subscription(rules.routes, delivery.subscription)
-            if route is not None:
-                # Which views, and then the name to show: that may be one other views feed on.
-                yield route["kind"], "ROUTES", False
-                yield route["topic"], "ROUTES", True
-        for name in _ATTRIBUTES:
-            yield attributes.get(name), f"the attribute {name}", True
-        for name in _PAYLOAD:
-            yield payload.outer.get(name), f"the field {name}", True
+    def _places(self, delivery: Delivery, payload: Payload) -> Iterator[tuple[Any, str, bool]]:
+        """(what stands there, what the place is called, whether topics are named there), in their order."""
+        rules, attributes, outer = self._rules, delivery.attributes, payload.outer
+        if attributes:
+            for name, where in _ATTRIBUTES:
+                yield attributes.get(name), where, True
+        for name, where in _FIELDS:
+            yield outer.get(name), where, True
         if payload.envelope:
-            for name in _PAYLOAD:
-                yield payload.payload.get(name), f"the field payload.{name}", True
+            for name, where in _INNER_FIELDS:
+                yield payload.payload.get(name), where, True
         if rules.subscription_topics:
             yield _of_subscription(rules.subscription_topics, delivery.subscription), "SUBSCRIPTION_TOPIC_MAP", True
         yield rules.source_topic, "SOURCE_TOPIC", True
         yield payload.event_type, "event_type", False
-        for name in _TYPE_ATTRIBUTES:
-            yield attributes.get(name), f"the attribute {name}", False
+        if attributes:
+            for name, where in _TYPES:
+                yield attributes.get(name), where, False
         yield delivery.subscription, "the subscription's name", False
 
     def _may_be_shown(self, name: str) -> bool:
@@ -162,7 +171,7 @@ class Topics:
 
     def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
         """What was tried, and what may have been meant."""
-        tried = list(self._given(delivery, payload))
+        tried = self._given(delivery, payload)
         if delivery.subscription and self._nearest(tried[-1].name) is None:
             # Every message has one, and few mean a topic by it.
             tried.pop()

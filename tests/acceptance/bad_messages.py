@@ -192,9 +192,9 @@ IDS = [
 INVALID_EVENTS = [
     Poison(name, data, "invalid_event", topic)
     for name, data, topic in (
-        ("symbol absent", {"price": 1, "note": MARKER}, "market-ticks"),
-        ("symbol empty", tick(symbol=""), "market-ticks"),
-        ("symbol white space", tick(symbol=" \t"), "market-ticks"),
+        ("symbol absent", {"ts": PUBLISHED, "close": 1, "note": MARKER}, "market-bars-1m"),
+        ("symbol empty", {"symbol": "", "ts": PUBLISHED, "close": 1, "note": MARKER}, "market-bars-1m"),
+        ("symbol white space", {"symbol": " \t", "ts": PUBLISHED, "close": 1, "note": MARKER}, "market-bars-1m"),
         ("symbol a boolean", tick(symbol=True), "market-ticks"),
         ("symbol a list", tick(symbol=[MARKER]), "market-ticks"),
         ("symbol an object", tick(symbol={"a": MARKER}), "market-ticks"),

@@ -229,7 +229,7 @@ def test_stats_count_each_message_once(start: Start) -> None:
     """Counts come from the event log: redelivery does not raise them, and what was refused is not in them."""
     server = start()
     empty = server.get("/api/stats").json
-    assert (empty["total"], empty["topics"]) == (0, {})
+    assert (empty["total"], empty["topics"], empty["viewsSinceStart"]) == (0, {}, {})
     for _ in range(3):
         server.send({"service": "s", "timestamp": T1}, message_id="s-1")
         server.send({"service": "s", "timestamp": T0}, message_id="s-2")
@@ -247,6 +247,12 @@ def test_stats_count_each_message_once(start: Start) -> None:
         "": {"poison": 1},
     }
     assert stats["waiting"] == 0
+    # By view every delivery counts, and what a view refused; what no view saw is in none.
+    assert stats["viewsSinceStart"] == {
+        "ops_services": {"applied": 1, "duplicate": 7, "stale_ignored": 1, "poison": 3},
+        "market_ticks_latest": {"applied": 1, "duplicate": 2},
+        "market_ticks": {"applied": 1, "duplicate": 2},
+    }
 
 
 # --- letters -----------------------------------------------------------------------------------------------------
@@ -337,11 +343,12 @@ def test_a_letter_is_replayed_after_its_cause_is_gone(
     assert (replayed.json["id"], replayed.json["outcome"], replayed.json["topic"]) == (
         letter["id"],
         "applied",
-        "ticks",
+        "market-ticks",
     )
     assert [view["doc"] for view in replayed.json["views"]] == ["market_ticks_latest/FIXED", "market_ticks/fix"]
     document = after.document("market_ticks_latest/FIXED")
     assert document is not None
+    assert document["source"]["topic"] == "ticks"
     assert (document["price"], document["source"]["messageId"], document["source"]["publishedAt"]) == (7, "fix", T0)
     noted = letter_of(after, "fix")
     assert (noted["replays"], noted["replayOutcome"], noted["replayReason"]) == (2, "applied", "applied")
@@ -393,7 +400,7 @@ def test_health(server: Server, path: str) -> None:
 
 
 def test_metrics(server: Server) -> None:
-    """Prometheus text in base units; labels name topics, outcomes and statuses, never a message."""
+    """Prometheus text in base units; labels name topics, views, outcomes and statuses, never a message."""
     server.send({"service": "metric", "timestamp": T0}, message_id="metric-message-id")
     server.send({"service": "metric", "timestamp": "soon"}, message_id="metric-poison-id")
     server.push(b"")
@@ -407,7 +414,7 @@ def test_metrics(server: Server) -> None:
         assert not re.search(r"_(ms|millis|milliseconds|micros|us|minutes|hours|kb|mb|percent)(_|$)", name), name
         for sample in family.samples:
             assert not any("metric-" in value for value in sample.labels.values()), sample
-            assert set(sample.labels) <= {"topic", "outcome", "reason", "status", "kind", "le", "version"}, sample
+            assert set(sample.labels) <= {"topic", "view", "outcome", "reason", "status", "kind", "le"}, sample
     counted = {
         (sample.labels["topic"], sample.labels["outcome"], sample.labels["reason"]): sample.value
         for sample in families["millpond_messages"].samples

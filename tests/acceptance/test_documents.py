@@ -141,7 +141,7 @@ def test_market_ticks_documents(server: Server) -> None:
         "publishedAt": T3,
         "data": inner,
         "expireAt": "2026-01-15T12:00:00Z",
-        "source": source("market-ticks", "tick-m", producer=ENVELOPE),
+        "source": source("market-ticks", "tick-m", order="eventTime", producer=ENVELOPE),
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z", document["ingestedAt"])
 
@@ -160,7 +160,7 @@ def test_a_tick_with_nothing_but_a_symbol(server: Server) -> None:
         "eventTime": PUBLISHED,
         "data": {"symbol": "least"},
         "expireAt": "2026-01-15T12:00:00Z",
-        "source": source("market-ticks", "tick-least"),
+        "source": source("market-ticks", "tick-least", order="eventTime"),
     }
 
 
@@ -247,7 +247,7 @@ def test_trade_signals_document(server: Server) -> None:
         **listed,
         "docId": "sig-full",
         "eventId": "ev-1",
-        "eventTime": PUBLISHED,
+        "eventTime": T3,
         "data": inner,
         "source": source("trade-signals", "sig-m", producer=ENVELOPE),
     }

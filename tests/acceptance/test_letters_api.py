@@ -253,7 +253,7 @@ def crowded(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     folder = tmp_path_factory.mktemp("crowded")
     topics = ("market-ticks", "market-bars-1m", "system.events")
     lines = [
-        {"data": {"nothing": n}, "topic": topics[n % 3], "messageId": f"{n:05d}", "publishTime": T0}
+        {"data": {"nothing": n, "symbol": True}, "topic": topics[n % 3], "messageId": f"{n:05d}", "publishTime": T0}
         for n in range(MANY)
     ]
     (folder / "messages.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")

@@ -22,7 +22,7 @@ END_S = 8.0
 OUTCOMES = {"applied", "duplicate", "stale_ignored", "too_old_ignored", "filtered", "poison", "retry"}
 # More outcomes of the longest kind than a connection's buffers hold: over five megabytes.
 FILLED = 1_500
-STEP_NAMES = {"at", "outcomes", "p50", "p99", "waiting", "commits", "committed", "buried"}
+STEP_NAMES = {"at", "outcomes", "views", "p50", "p99", "waiting", "commits", "committed", "buried"}
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
@@ -64,8 +64,8 @@ def test_hello_comes_first_and_is_complete(start: Start) -> None:
         "topics": ["market-ticks"],
     }
     history = hello["history"]
-    assert set(history) == STEP_NAMES | {"stepSeconds"}
-    assert history["stepSeconds"] == 2
+    assert set(history) == STEP_NAMES | {"stepSeconds", "viewSteps"}
+    assert (history["stepSeconds"], history["viewSteps"], history["views"]) == (2, 30, {})
     assert set(history["outcomes"]) == OUTCOMES
 
 
@@ -91,6 +91,10 @@ def test_samples_count_what_was_pushed(start: Start) -> None:
         quiet = [sample.content for sample in samples if not sum(sample.content["outcomes"].values())]
         assert sum(sample["buried"] for sample in busy) == 1
         assert sum(sample["committed"] for sample in busy) == 22
+        by_view = [sample["views"] for sample in busy]
+        assert all(views.keys() <= {"ops_services"} for views in by_view)
+        applied = sum(views.get("ops_services", {}).get("applied", 0) for views in by_view)
+        assert (applied, {len(sample["views"]) for sample in quiet}) == (20, {0})
         assert sum(sample["commits"] for sample in busy) >= 1
         assert all(0 < sample["p50"] <= sample["p99"] < 10 for sample in busy)
         assert all(sample["p50"] is None and sample["p99"] is None for sample in quiet)
@@ -102,7 +106,12 @@ def test_samples_count_what_was_pushed(start: Start) -> None:
     assert history["at"][: len(told)] == [sample["at"] for sample in told]
     for name in OUTCOMES:
         assert history["outcomes"][name][: len(told)] == [sample["outcomes"][name] for sample in told]
-    columns = [history["at"], *history["outcomes"].values(), *(history[name] for name in STEP_NAMES - {"outcomes"})]
+    assert {name: sum(minutes) for name, minutes in history["views"]["ops_services"].items()} == {
+        "applied": 20,
+        "duplicate": 1,
+    }
+    scalars = STEP_NAMES - {"outcomes", "views"}
+    columns = [history["at"], *history["outcomes"].values(), *(history[name] for name in scalars)]
     assert {len(column) for column in columns} == {len(history["at"])}
 
 
@@ -200,7 +209,7 @@ def test_alerts_are_told_and_told_again_when_one_changes(start: Start) -> None:
         alerts = page.find("alerts")["alerts"]
         assert alerts
         for alert in alerts:
-            assert set(alert) == {"id", "title", "state", "value", "unit", "text", "since", "runbook"}
+            assert set(alert) == {"id", "title", "state", "value", "unit", "text", "since", "runbook", "view"}
             assert alert["state"] in {"ok", "warning", "critical", "unseen"}
             assert alert["runbook"].startswith("docs/runbook.md#")
         # The letter was not counted yet when the server had just begun.
@@ -354,7 +363,7 @@ def test_tail_tells_what_became_of_a_message(server: Server) -> None:
         assert (nothing["messageId"], nothing["publishTime"], nothing["eventId"]) == ("", None, None)
 
 
-HOSTILE = ["a\ndata: {}\n\nevent: x", "\r", "\u2028", "<script>", "\u202e", '"}', "\x1b[2J", "\x00"]
+HOSTILE = ["a\ndata: {}\n\nevent: x", "a\rb", "a\u2028b", "<script>", "\u202e", '"}', "\x1b[2J", "\x00"]
 
 
 def test_what_a_message_says_cannot_break_the_stream(server: Server) -> None:

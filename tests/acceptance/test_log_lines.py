@@ -62,7 +62,13 @@ def test_log_line_of_an_applied_message(server: Server) -> None:
         "ack_action": None,
         "write_kind": "put",
         "doc_path": "market_ticks_latest/LOG",
-        "docs": ["market_ticks_latest/LOG", "market_ticks/log-1"],
+        "docs": [
+            {"handler": view, "doc_path": path, "outcome": "applied", "write_kind": "put"}
+            for view, path in (
+                ("market_ticks_latest", "market_ticks_latest/LOG"),
+                ("market_ticks", "market_ticks/log-1"),
+            )
+        ],
         "idempotency_doc": None,
         "error_type": None,
         "error_code": None,

@@ -74,6 +74,8 @@ def test_even_with_a_long_history_the_first_view_is_small() -> None:
     for number in range(STEPS_MAX):
         for outcome in Outcome:
             metrics.messages["topic", outcome, "reason"] += dice.randrange(20_000)
+            for view in range(6):
+                metrics.view_events[f"a_view_of_ours_{view}", outcome] += dice.randrange(3_000)
         metrics.message_seconds.observe(dice.expovariate(50))
         metrics.commits += dice.randrange(900)
         metrics.messages_per_commit.total += dice.randrange(90_000)

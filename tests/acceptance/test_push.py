@@ -191,11 +191,10 @@ class Resolution(NamedTuple):
 
 
 RESOLUTIONS = [
-    Resolution("ROUTES before everything", ("ticks-eu", TICKS[1]), "routed", SIGNALS[0], {"topic": BARS[0]}),
+    Resolution("ROUTES before everything", TICKS, "routed", SIGNALS[0], {"topic": BARS[0]}),
     Resolution("ROUTES by the full path", SIGNALS, "projects/p/subscriptions/by-path", BARS[0]),
-    Resolution("ROUTES by the short name of a path", ("ticks-eu", TICKS[1]), "projects/other/subscriptions/routed"),
+    Resolution("ROUTES by the short name of a path", TICKS, "projects/other/subscriptions/routed"),
     Resolution("ROUTES with a topic and no kind", SIGNALS, "topic-only"),
-    Resolution("ROUTES of a kind nobody knows falls through", BARS, "unknown-kind", BARS[0]),
     Resolution("attribute before payload", SIGNALS, attribute=SIGNALS[0], payload={"topic": BARS[0]}),
     Resolution("attribute as a path", SIGNALS, attribute="projects/p/topics/trade-signals"),
     Resolution("attribute as an event type", SIGNALS, attribute="trade.signal"),
@@ -225,7 +224,6 @@ def routed(start: Start) -> Server:
                 "routed": {"kind": "market-ticks", "topic": "projects/p/topics/ticks-eu"},
                 "projects/p/subscriptions/by-path": {"kind": "trade-signals"},
                 "topic-only": {"topic": "trade-signals"},
-                "unknown-kind": {"kind": "weather", "topic": "weather"},
             }
         ),
         SUBSCRIPTION_TOPIC_MAP=json.dumps(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -13,8 +14,10 @@ from alerts.tools import ROOT, run, unreadable
 from millpond.alerts import FILE, load
 from millpond.alerts.prometheus import rules
 from millpond.errors import AccessDenied, Unavailable
-from millpond.log import MessageLine
-from millpond.model import Outcome
+from millpond.log import Log, MessageLine, ViewLine
+from millpond.metrics import Metrics
+from millpond.model import Outcome, Result
+from millpond.settle import settle_push
 
 TERRAFORM = ROOT / "infra" / "terraform"
 MONITORING = (TERRAFORM / "monitoring.tf").read_text(encoding="utf-8")
@@ -34,7 +37,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     copy.write_bytes(DATA.read_bytes())
     (values,) = re.findall(r"^locals \{\n.*?^\}\n", MONITORING, re.MULTILINE | re.DOTALL)
     variables = re.findall(r'^variable "(?:name|subscriptions)" \{\n.*?^\}\n', VARIABLES, re.MULTILINE | re.DOTALL)
-    names = ("alert_policies", "alert_counters", "alert_gauges", "log_filters")
+    names = ("alert_policies", "alert_counters", "alert_gauges", "log_filters", "log_groups")
     outputs = [f'output "{name}" {{\n  value = local.{name}\n}}\n' for name in names]
     (folder / "main.tf").write_text("".join([values, *variables, *outputs]), encoding="utf-8")
     applied = run("terraform", "apply", "-auto-approve", "-no-color", "-input=false", folder=folder)
@@ -72,7 +75,10 @@ def test_every_query_says_what_the_data_says(local: dict[str, Any]) -> None:
         guard = [(">=", f"{case.least}")] if case.least else []
         assert re.findall(r"(>=?) ([\d.]+)", query) == [(level.comparison, f"{level.bound:g}"), *guard]
         assert set(re.findall(r"\[(\d+)s\]", query)) == ({f"{case.window_s}"} if case.window_s else set())
-        assert ("/ sum(rate(" in query) == (case.measure == "share")
+        total = "sum by (topic) (" if case.by else "sum("
+        assert (f"/ {total}rate(" in query) == (case.measure == "share")
+        # The least number is asked of the same group, or one topic would answer for another.
+        assert (f"floor({total}increase(" in query) == (case.measure in {"count", "share"})
         assert ("* 60" in query) == (case.measure == "rate")
 
 
@@ -104,14 +110,46 @@ def test_log_lines_have_what_the_filters_ask_for(local: dict[str, Any]) -> None:
     asked = {
         (field, word)
         for text in local["log_filters"].values()
-        for field, word in re.findall(r'jsonPayload\.(\w+)="(\w+)"', text)
+        for field, word in re.findall(r'jsonPayload\.([\w.]+)="(\w+)"', text)
     }
     assert asked == {
         ("ack_action", "replay"),
-        ("outcome", Outcome.STALE.value),
+        ("docs.outcome", Outcome.STALE.value),
         ("write_kind", "letter"),
-        ("reason", Unavailable.reason),
+        ("reason", "store_try_failed"),
+        ("error_type", Unavailable.__name__),
         ("error_type", AccessDenied.__name__),
     }
-    assert {field for field, _ in asked} <= set(MessageLine.__struct_fields__)
-    assert "outcome" in MessageLine.__struct_fields__
+    assert {field.partition(".")[0] for field, _ in asked} <= set(MessageLine.__struct_fields__)
+    assert {"outcome", "topic", "docs"} <= set(MessageLine.__struct_fields__)
+    assert "outcome" in ViewLine.__struct_fields__
+
+
+def test_a_failed_try_of_either_kind_is_counted(local: dict[str, Any]) -> None:
+    """By the line the log really writes; the line of a message that was lost for it does not count again."""
+    stream = io.BytesIO()
+    log = Log(stream, env="prod", metrics=Metrics())
+    errors = {"transient_errors": Unavailable("away"), "denied_errors": AccessDenied("no")}
+    for error in errors.values():
+        log.failed_try(error, 1, 3)
+        lost = Result(Outcome.RETRY, "store_unavailable", "t", error=error)
+        log.message(None, lost, settle_push(lost), 0.0, 0)
+    log.close()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == 4
+    for name, error in errors.items():
+        wanted = re.findall(r'jsonPayload\.(\w+)="(\w+)"', local["log_filters"][name])
+        (counted,) = (line for line in lines if all(line.get(field) == word for field, word in wanted))
+        assert (counted["error_type"], counted["reason"]) == (type(error).__name__, "store_try_failed")
+
+
+def test_what_is_decided_by_view_is_counted_by_topic(local: dict[str, Any]) -> None:
+    """The metrics have the label that the query sums up by, from a field of the line."""
+    assert local["log_groups"] == {"events": "topic", "stale": "topic"}
+    metric = MONITORING.partition('resource "google_logging_metric" "signal" {')[2].partition("\n}\n")[0]
+    assert 'dynamic "labels"' in metric
+    assert '= "EXTRACT(jsonPayload.${local.log_groups[each.key]})"' in metric
+    grouped = {condition["alert"] for condition in conditions(local) if " by (topic) " in condition["query"]}
+    assert grouped == {alert.id for alert in ALERTS.alerts if any(case.by for case in alert.cases)}
+    # What no view decided on (a poisoned message, a retry) must not make the share look smaller.
+    assert local["log_filters"]["events"].endswith(" AND jsonPayload.docs.outcome:*")

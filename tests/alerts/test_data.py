@@ -103,15 +103,19 @@ def case(data: Any, alert: int, number: int = 0) -> Any:
         (lambda data: case(data, 0, 1).pop("critical"), "case burst: needs warning, critical or both"),
         (lambda data: case(data, 0).update(signal="postcards"), "case lying: no such signal: postcards"),
         (lambda data: case(data, 2).pop("of"), "push-5xx, case share: `of` belongs to the measure share"),
-        (lambda data: case(data, 0).update(of="messages"), "letters, case lying: `of` belongs to the measure"),
+        (lambda data: case(data, 0).update(of="events"), "letters, case lying: `of` belongs to the measure"),
         (lambda data: case(data, 2).pop("window_s"), "case share: every measure but level needs window_s"),
         (lambda data: case(data, 0).update(window_s=1), "case lying: every measure but level needs window_s"),
         (
             lambda data: case(data, 0).update(least=1),
             "case lying: `least` belongs to the measures share and growth",
         ),
-        (lambda data: case(data, 0).update(says="{v}"), "case lying: `says` may hold {value} and {window}"),
-        (lambda data: case(data, 0).update(says="{"), "case lying: `says` may hold {value} and {window}"),
+        (lambda data: case(data, 0).update(says="{v}"), "case lying: `says` may hold {value}, {window} and {view}"),
+        (lambda data: case(data, 0).update(says="{"), "case lying: `says` may hold {value}, {window} and {view}"),
+        (lambda data: case(data, 0).update(by="view"), "case lying: `by` belongs to the measure share"),
+        (lambda data: case(data, 2).update(by="topic"), "Invalid enum value 'topic'"),
+        (lambda data: case(data, 2).update(by="view"), "case share: `says` names the {view} if the case is"),
+        (lambda data: case(data, -1).pop("by"), "stale-events, case share: `says` names the {view} if the case is"),
     ],
 )
 def test_a_mistake_is_refused_and_named(change: Callable[[Any], Any], said: str) -> None:

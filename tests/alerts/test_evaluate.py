@@ -72,6 +72,7 @@ def test_a_state_has_the_contracts_fields() -> None:
         "text": "Dead letters in the store: 3.",
         "since": after(302).isoformat().replace("+00:00", "Z"),
         "runbook": "docs/runbook.md#letters",
+        "view": None,
     }
 
 
@@ -212,7 +213,7 @@ def test_some_5xx_all_the_time_is_critical_however_few() -> None:
     ("alert_id", "bad", "of", "minutes", "warning", "critical"),
     [
         ("push-4xx", "push_4xx", "push_requests", 10, 0.001, 0.01),
-        ("stale-events", "stale", "messages", 10, 0.1, 0.5),
+        ("stale-events", "stale", "events", 10, 0.1, 0.5),
     ],
 )
 def test_the_other_shares(alert_id: str, bad: str, of: str, minutes: int, warning: float, critical: float) -> None:
@@ -221,7 +222,66 @@ def test_the_other_shares(alert_id: str, bad: str, of: str, minutes: int, warnin
         at = round(level * 100_000)
         for number, expected in ((at, below), (at + 1, state)):
             series = history(minutes * 60, {bad: {300: number}, of: {300: 100_000}})
+            series = series._replace(views={"any": series.columns})
             assert state_of(alert_id, series).state == expected, (number, expected)
+
+
+def by_view(seconds: int, **views: tuple[Counts, Counts]) -> Series:
+    """A history in which each view had these stale events, of these events."""
+    one = {name: history(seconds, {"stale": stale, "events": events}) for name, (stale, events) in views.items()}
+    every = [series.columns for series in one.values()]
+    sums = {
+        name: [sum(step[name][n] or 0 for step in every) for n in range(seconds // STEP_S)] for name in COUNTERS
+    }
+    whole = history(seconds)
+    return Series(whole.at, {**whole.columns, **sums}, {name: series.columns for name, series in one.items()})
+
+
+def test_the_worst_view_decides_and_is_named() -> None:
+    """41 ticks, of which one view ignores 40 and the history none: half of all, and nearly all of one view's."""
+    series = by_view(60, market_ticks_latest=({10: 40}, {10: 41}), market_ticks=({}, {10: 41}))
+    state = state_of("stale-events", series)
+    assert (state.state, state.view, state.value) == ("critical", "market_ticks_latest", 97.561)
+    assert (
+        state.text == "97.6 % of the events of market_ticks_latest were ignored as stale over the last 10 minutes."
+    )
+    # In whichever order they come, however many others are well, and however much those have to do.
+    more: dict[str, tuple[Counts, Counts]] = {f"other_{n}": ({}, {10: 100_000}) for n in range(5)}
+    crowd = by_view(60, **more, market_ticks_latest=({10: 40}, {10: 41}))
+    assert state_of("stale-events", crowd) == state
+
+
+def test_every_view_needs_the_least_number_of_its_own() -> None:
+    """Ten stale events in each of five views are fifty, and too few in every one."""
+    series = by_view(60, **{f"view_{n}": ({10: 10}, {10: 10 + n}) for n in range(5)})
+    state = state_of("stale-events", series)
+    assert (state.state, state.view) == ("ok", None)
+    assert state.text.startswith(
+        "100 % of the events of view_0 were ignored as stale over the last 10 minutes; fewer"
+    )
+
+
+def test_of_two_views_the_graver_then_the_higher_share_is_told() -> None:
+    """And one that was judged before one with too few events to judge."""
+    warns, more, fires = ({10: 30}, {10: 100}), ({10: 200}, {10: 500}), ({10: 51}, {10: 100})
+    assert state_of("stale-events", by_view(60, a=warns, b=more)).view == "b"
+    assert state_of("stale-events", by_view(60, a=fires, b=warns)).view == "a"
+    assert state_of("stale-events", by_view(60, b=warns, a=fires)).state == "critical"
+    assert (
+        "events of b were"
+        in state_of("stale-events", by_view(60, a=({10: 3}, {10: 3}), b=({10: 20}, {10: 900}))).text
+    )
+    quiet = by_view(700, a=({10: 40}, {10: 40}), b=({}, {690: 5}))
+    assert told("stale-events", quiet) == (
+        "ok",
+        "0 % of the events of b were ignored as stale over the last 10 minutes.",
+    )
+
+
+def test_no_view_has_had_an_event() -> None:
+    """Before the first event there is no view at all; afterwards there may be one that is quiet."""
+    for series in (history(60), by_view(700, a=({10: 40}, {10: 40}))):
+        assert told("stale-events", series) == ("ok", "No events in the last 10 minutes.")
 
 
 @pytest.mark.parametrize(("a_minute", "state"), [(5, "warning"), (20, "critical")])

@@ -70,6 +70,7 @@ def cases(draw: st.DrawFn) -> Case:
         measure=measure,
         signal="part",
         of="whole" if measure == "share" else None,
+        by=draw(st.none() | st.just("view")) if measure == "share" else None,
         window_s=0 if measure == "level" else draw(st.sampled_from([3, 6, 15, 60])),
         least=draw(st.integers(0, 3)) if measure in {"share", "growth"} else 0,
         warning=draw(level),
@@ -85,7 +86,17 @@ def histories(draw: st.DrawFn) -> Series:
     at: list[float] = []
     for length, _, _ in steps:
         at.append((at[-1] if at else 0) + length)
-    return Series(at, {"part": [n for _, n, _ in steps], "whole": [n + more for _, n, more in steps]})
+    columns = {"part": [n for _, n, _ in steps], "whole": [n + more for _, n, more in steps]}
+    # Each step's events fall to one view, or to the other.
+    owners = draw(st.lists(st.booleans(), min_size=len(at), max_size=len(at)))
+    views = {
+        f"{view}": {
+            name: [n * (owner is view) for n, owner in zip(column, owners, strict=True)]
+            for name, column in columns.items()
+        }
+        for view in (False, True)
+    }
+    return Series(at, columns, views)
 
 
 @given(cases(), histories())
@@ -94,4 +105,10 @@ def test_a_state_is_what_the_words_say(case: Case, series: Series) -> None:
     """Windows by bisection, sums by difference and the run back in time, against none of those."""
     signals = {name: Signal(name, ("process",)) for name in ("part", "whole")}
     (state,) = evaluate(Alerts(signals, (Alert("any", "", "", (case,)),)), series)
-    assert state.state == slowly(case, series)
+    if case.by is None:
+        assert (state.state, state.view) == (slowly(case, series), None)
+        return
+    alone = {view: slowly(case, Series(series.at, columns)) for view, columns in series.views.items()}
+    worst = min(alone.values(), key=["critical", "warning", "ok"].index)
+    assert state.state == worst
+    assert state.view is None if worst == "ok" else alone[str(state.view)] == worst

@@ -7,7 +7,7 @@ import re
 from prometheus_client.parser import text_string_to_metric_families
 
 from millpond.alerts import load
-from millpond.alerts.signals import COUNTERS, GAUGES, totals
+from millpond.alerts.signals import COUNTERS, GAUGES, of_view, totals
 from millpond.metrics import Metrics
 from millpond.model import Outcome
 
@@ -22,8 +22,8 @@ def busy() -> Metrics:
     for n, kind in enumerate(("Unavailable", "AccessDenied", "WriteRefused")):
         metrics.store_errors[kind] = 3**n
     for n, outcome in enumerate(Outcome):
-        metrics.messages["ticks", outcome, "reason"] = 5**n
-        metrics.messages["", outcome, "reason"] = 7**n
+        metrics.view_events["ticks", outcome] = 5**n
+        metrics.view_events["bars", outcome] = 7**n
     metrics.letters_buried = 11
     return metrics
 
@@ -75,3 +75,18 @@ def test_who_sees_a_signal_has_it() -> None:
     """The data says process and Prometheus of exactly those that are found there."""
     for place in ("process", "prometheus"):
         assert {name for name, signal in ALERTS.signals.items() if place in signal.seen_by} == {*COUNTERS, *GAUGES}
+
+
+def test_the_signals_of_views_add_up_to_those_of_the_process() -> None:
+    """Each signal that a case measures by view, and no other; a view without a stale event has zeros."""
+    measured = {
+        name for alert in ALERTS.alerts for case in alert.cases if case.by for name in (case.signal, case.of)
+    }
+    metrics = busy()
+    views = [of_view({str(o): [0, metrics.view_events[view, o]] for o in Outcome}) for view in ("ticks", "bars")]
+    for name in measured:
+        assert name is not None
+        assert sum(view[name][1] for view in views) == totals(metrics)[name]
+        assert all(view[name][0] == 0 for view in views)
+    assert {frozenset(view) for view in views} == {frozenset(measured)}
+    assert of_view({"applied": [1, 2], "poison": [3, 0]}) == {"events": [4, 2], "stale": [0, 0]}

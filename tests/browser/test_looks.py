@@ -90,6 +90,16 @@ def test_the_theme_is_chosen_and_kept(lively: Server, look: Open) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == light
 
 
+def test_the_story_of_an_event_that_one_view_did_not_want(lively: Server, look: Open) -> None:
+    """It has no document there: nothing to link to, and no error."""
+    lively.send({"eventId": "no-symbol", "price": 1}, message_id="m-no-symbol", topic="market-ticks")
+    page = look(lively.url).go("#/event/no-symbol").page
+    section = page.locator("section.view", has_text="market_ticks_latest")
+    expect(section).to_contain_text("The view does not want this event.")
+    expect(section.locator("a")).to_have_count(0)
+    expect(page.locator("section.view a", has_text="market_ticks/no-symbol")).to_be_visible()
+
+
 def test_the_story_of_an_event_names_what_decided(lively: Server, look: Open) -> None:
     page = look(lively.url).go("#/event/known").page
     expect(page.locator("section.view")).to_contain_text("trade_signals")

@@ -17,6 +17,9 @@ from google.cloud.firestore_admin_v1.types import Field, GetFieldRequest
 from millpond.care import firestore_check
 from millpond.care.examination import examine
 from millpond.care.findings import Finding, State
+from millpond.cli import run
+from millpond.model import Committed, Put, Ref
+from millpond.service import open_store
 from millpond.settings import load
 
 State_ = Field.TtlConfig.State
@@ -44,6 +47,60 @@ def test_a_store_on_firestore(firestore_emulator: str, project: str, monkeypatch
     assert (
         by_check["expiry"].advice == f"gcloud firestore fields ttls list --project={project} --database='(default)'"
     )
+
+
+def test_ids_of_an_earlier_build_on_firestore(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Doctor names them; the command moves them by the same commits, and finds none the second time."""
+    names = environment(project, FIRESTORE_EMULATOR_HOST=firestore_emulator)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    signals, beats = "trade_signals", "ingest_pipelines"
+    newer, older = {"source": {"stamp": "2"}, "status": "new"}, {"source": {"stamp": "1"}, "status": "old"}
+    at_first = {
+        Ref(signals, "strat_%5FSPY_%5F1"): {"source": {"stamp": "1"}, "docId": "strat_%5FSPY_%5F1"},
+        Ref(signals, "a%2Fb"): older,
+        Ref(beats, "x%5F"): older,
+        Ref(beats, "x_"): newer,
+        Ref(beats, "100%25"): newer,
+        Ref(beats, "100%"): older,
+    }
+
+    async def fill() -> None:
+        store = open_store(load(names))
+        writes = [Put(ref, None, data) for ref, data in at_first.items()]
+        assert isinstance(await store.commit(writes), Committed)
+        await store.close()
+
+    async def contents() -> dict[str, Any]:
+        store = open_store(load(names))
+        pages = [await store.list_documents(collection, 10, None) for collection in (signals, beats)]
+        await store.close()
+        return {found.ref.path: found.data for page in pages for found in page}
+
+    def ids_found() -> list[Finding]:
+        return [finding for finding in asyncio.run(examine(names, {}, ())) if finding.check == "ids"]
+
+    asyncio.run(fill())
+    assert [finding.found.split(" lie")[0] for finding in ids_found()] == [
+        f"{beats}: 2 documents",
+        f"{signals}: 1 document",
+    ]
+    before = asyncio.run(contents())
+    assert run(["move-ids", "--dry-run"]) == 0
+    assert asyncio.run(contents()) == before
+    assert run(["move-ids", "--yes"]) == 0
+    assert asyncio.run(contents()) == {
+        f"{signals}/a%2Fb": older,
+        f"{signals}/strat__SPY__1": {"source": {"stamp": "1"}, "docId": "strat__SPY__1"},
+        f"{beats}/100%": newer,
+        f"{beats}/x_": newer,
+    }
+    capsys.readouterr()
+    assert run(["move-ids", "--yes"]) == 0
+    assert capsys.readouterr().out == "No document lies under an id that an earlier build escaped.\n"
+    assert [finding.state for finding in ids_found()] == [State.OK]
 
 
 def test_a_store_on_firestore_that_is_away(project: str, monkeypatch: pytest.MonkeyPatch) -> None:

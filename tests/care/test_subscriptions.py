@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -41,9 +42,15 @@ class Clinic:
         self.broker.subscription(name, self.topic, **wanted)
 
     def examine(self, *names: str, **environment: str) -> list[Finding]:
+        return self._examine("subscription", names, environment)
+
+    def routing(self, *names: str, **environment: str) -> list[Finding]:
+        return self._examine("routing", names, environment)
+
+    def _examine(self, check: str, names: Sequence[str], environment: dict[str, str]) -> list[Finding]:
         known = {"GCP_PROJECT": self.broker.project, "STORE": "memory", **environment}
         found = asyncio.run(examine(known, {}, names))
-        return [finding for finding in found if finding.check == "subscription"]
+        return [finding for finding in found if finding.check == check]
 
 
 @pytest.fixture
@@ -144,6 +151,78 @@ def test_dead_letters_that_nobody_would_get(clinic: Clinic) -> None:
     clinic.subscribe("loses", dead_letter_policy=policy)
     (found,) = clinic.examine("loses")
     assert (found.state, "nobody subscribes to" in found.found) == (State.PROBLEM, True)
+
+
+UNLESS = ", unless it names another topic itself"
+MAP = '{"mapped": "market-bars-1m"}'
+ROUTES = '{"routed": {"kind": "market-ticks", "topic": "ticks"}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "words"),
+    [
+        ("routed", {"ROUTES": ROUTES}, "each message is routed to market-ticks by ROUTES"),
+        (
+            "mapped",
+            {"SUBSCRIPTION_TOPIC_MAP": MAP},
+            "each message is routed to market-bars-1m by SUBSCRIPTION_TOPIC_MAP" + UNLESS,
+        ),
+        (
+            "any-sub",
+            {"SOURCE_TOPIC": "trade-signals"},
+            "each message is routed to trade-signals by SOURCE_TOPIC" + UNLESS,
+        ),
+        (
+            "market-ticks",
+            {},
+            "each message is routed to market-ticks by its own name" + UNLESS,
+        ),
+    ],
+)
+def test_a_subscription_whose_messages_are_routed(
+    clinic: Clinic, name: str, environment: dict[str, str], words: str
+) -> None:
+    """Whatever they hold; the topic is named, and what says so."""
+    clinic.subscribe(name)
+    path = f"projects/{clinic.broker.project}/subscriptions/{name}"
+    (found,) = clinic.routing(path if not environment else name, **environment)
+    assert (found.state, found.found, found.advice) == (State.OK, f"{name}: {words}", "")
+
+
+def test_a_subscription_whose_messages_are_not_routed(clinic: Clinic) -> None:
+    """Its topic is one a view feeds on: the setting to paste names it, keeps its entries, and mends it."""
+    clinic.topic = clinic.broker.topic("market-ticks")
+    clinic.subscribe("ticks-sub")
+    clinic.subscribe("mapped")
+    (_, found) = clinic.routing("ticks-sub", SUBSCRIPTION_TOPIC_MAP=MAP)
+    assert found.state is State.WARNING
+    assert found.found.startswith("ticks-sub: no setting says which topic its messages belong to")
+    for way in ("the attribute topic", "payload", "event_type", "system event"):
+        assert way in found.found
+    pasted = found.advice.removeprefix("set SUBSCRIPTION_TOPIC_MAP=").strip("'")
+    assert json.loads(pasted) == {"mapped": "market-bars-1m", "ticks-sub": "market-ticks"}
+    mended = clinic.routing("ticks-sub", SUBSCRIPTION_TOPIC_MAP=pasted)
+    assert [finding.state for finding in mended] == [State.OK] * 2
+
+
+def test_a_subscription_of_a_topic_that_no_view_feeds_on(clinic: Clinic) -> None:
+    """Which views its messages are for is not known: ROUTES says it, and keeps the topic's own name."""
+    clinic.subscribe("ticks-sub")
+    clinic.subscribe("routed")
+    (_, found) = clinic.routing("ticks-sub", ROUTES=ROUTES)
+    assert found.state is State.WARNING
+    setting, _, kinds = found.advice.partition(" with KIND one of ")
+    assert {"market-ticks", "trade-signals"} <= set(kinds.split(", "))
+    pasted = setting.removeprefix("set ROUTES=").strip("'").replace("KIND", "market-ticks")
+    assert json.loads(pasted) == {**json.loads(ROUTES), "ticks-sub": {"kind": "market-ticks", "topic": "ticks"}}
+    assert {finding.state for finding in clinic.routing("ticks-sub", ROUTES=pasted)} == {State.OK}
+
+
+def test_views_that_cannot_be_loaded_say_nothing_about_routing(clinic: Clinic) -> None:
+    """The settings' own finding says what is wrong; the subscription is looked at all the same."""
+    clinic.subscribe("ticks-sub")
+    assert clinic.routing("ticks-sub", VIEWS="no_such_module") == []
+    assert [finding.state for finding in clinic.examine("ticks-sub", VIEWS="no_such_module")] == [State.OK]
 
 
 def test_a_topic_that_is_gone(clinic: Clinic) -> None:

@@ -43,6 +43,7 @@ def test_beside_a_server_that_is_well(shell: Shell, serve: Serve) -> None:
         "store": {"ok"},
         "expiry": {"ok"},
         "clock": {"ok"},
+        "ids": {"ok"},
         "server": {"ok"},
         "subscription": {"unchecked"},
         "disk": {"ok"},
@@ -146,3 +147,22 @@ def test_it_works_without_googles_libraries(shell: Shell) -> None:
     names = dict.fromkeys(("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION"), "x1")
     code, out = without("doctor", STORE="firestore", **names)
     assert (code, "pip install 'millpond[gcp]'" in out, "ok         disk" in out) == (1, True, True)
+
+
+def test_a_subscription_s_routing_is_told_without_pubsub(shell: Shell) -> None:
+    """It follows from the settings: where every message goes, or that each must say so itself, and what to set."""
+    report = shell.ok("doctor", "--json", "--subscription", "quotes", "--subscription", "market-ticks").json
+    lost, found = [finding for finding in report["findings"] if finding["check"] == "routing"]
+    assert (lost["state"], found["state"]) == ("warning", "ok")
+    assert lost["found"].startswith("quotes: no setting says which topic its messages belong to")
+    assert """set ROUTES='{"quotes": {"kind": "KIND", "topic": "TOPIC"}}'""" in lost["advice"]
+    assert found["found"].startswith("market-ticks: each message is routed to market-ticks by its own name")
+
+
+def test_routes_that_keep_a_server_from_starting_are_a_problem(shell: Shell) -> None:
+    """The same line that `serve` would end with."""
+    shell.environment["ROUTES"] = '{"quotes": {"kind": "market-tick"}}'
+    ran = shell.run("doctor", "--json")
+    assert ran.code == 1
+    (told,) = [finding["found"] for finding in ran.json["findings"] if finding["state"] == "problem"]
+    assert told in shell.run("serve").err

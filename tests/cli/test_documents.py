@@ -167,6 +167,17 @@ def test_why_of_a_merged_document_names_the_fields(pond: Pond) -> None:
     assert "action" not in story.splitlines()[-1]
 
 
+def test_why_of_an_event_that_one_view_did_not_want(pond: Pond) -> None:
+    """A tick of no symbol is the history's alone; the other view has no document to name."""
+    pond.ok("publish", "--topic", "market-ticks", "--message-id", "t-none", "--data", '{"price": 1}')
+    story = pond.ok("why", "t-none").out
+    wanted, kept = (
+        story.index("View market_ticks_latest: filtered (event_filtered)\n"),
+        story.index("market_ticks/t-none"),
+    )
+    assert wanted < story.index("This view did not want it, and nothing changed.") < kept
+
+
 def test_why_equals_the_http_api(pond: Pond) -> None:
     """`why --json` is what GET /api/why/… answers."""
     assert pond.ok("why", "m-old", "--json").json == fetch(f"{pond.server.url}/api/why/m-old")

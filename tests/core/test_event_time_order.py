@@ -79,7 +79,7 @@ def to_datetime(seconds: int) -> dt.datetime:
 def test_event_time_never_goes_back(topic: str, history: list[Sent], data: st.DataObject) -> None:
     """In any order and any batching: it only grows, and ends at the greatest, whose payload the document holds."""
     arrivals = data.draw(st.permutations(list(enumerate(history))))
-    pond = Pond(**SETTINGS)
+    pond = Pond(None, **SETTINGS)
     path = f"{TOPICS[topic]}/e"
     before = None
     while arrivals:
@@ -109,7 +109,7 @@ def test_a_document_from_before_is_adopted_by_event_time_alone(
     if data.draw(st.booleans()):
         source |= {"stamp": "99999999999999999.x", "key": "K", "revisionAt": later, "stamps": []}
     before = {"eventTime": to_datetime(stored_s), "publishedAt": later, "updatedAt": later, "data": {"n": -1}}
-    pond = Pond(**SETTINGS)
+    pond = Pond(None, **SETTINGS)
     path = f"{TOPICS[topic]}/e"
     pond.put(path, {**before, "source": source})
     pond.send(
@@ -122,9 +122,44 @@ def test_a_document_from_before_is_adopted_by_event_time_alone(
     assert document["data"]["n"] == (-1 if winner is adopted else int(winner[3][1:]))
 
 
+@examples(200)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(("state", "reason", None))), min_size=1, max_size=5),
+    st.booleans(),
+    st.data(),
+)
+def test_each_field_of_an_adopted_signal_is_the_newest_that_names_it(
+    history: list[tuple[int, str | None]], stamped: bool, data: st.DataObject
+) -> None:
+    """Also where an older event is the first to name one: from then on all stamps are by this rule."""
+    source: dict[str, Any] = {"messageId": "before", "publishedAt": to_datetime(0)}
+    if stamped:
+        # As the build before wrote it: by sequence first, and by the time of the update.
+        source |= {"stamp": f"{0:020d}.{NOW:017d}.{NOW:017d}.before", "key": "K"}
+        source["stamps"] = [{"stamp": source["stamp"], "key": "K", "fields": ["eventTime", "state", "data"]}]
+    pond = Pond(None, **SETTINGS)
+    pond.put("trade_signals/e", {"eventTime": to_datetime(0), "state": "before", "data": {}, "source": source})
+    arrivals = data.draw(st.permutations(list(enumerate(history))))
+    while arrivals:
+        size = data.draw(st.integers(1, len(arrivals)))
+        batch = []
+        for number, (second, name) in arrivals[:size]:
+            payload = {"eventId": "e", "ts": as_sent(second), **({name: f"m{number}"} if name else {})}
+            batch.append(delivery(payload, f"m{number}", 10, attributes={"topic": "trade-signals"}))
+        pond.send(*batch)
+        arrivals = arrivals[size:]
+    document = pond.get("trade_signals/e")
+    ranks = [(second, 10, f"m{number}", name) for number, (second, name) in enumerate(history)]
+    for field, held in (("state", [(0, 0, "before", "state")]), ("reason", [])):
+        winner = max([*held, *(rank for rank in ranks if rank[3] == field)], default=None)
+        assert document.get(field) == (winner[2] if winner else None)
+    assert document["eventTime"] == to_datetime(max(0, *(second for second, _ in history)))
+    assert document["source"]["order"] == "eventTime"
+
+
 def test_a_natural_id_goes_by_its_own_rule_again() -> None:
     """A signal that was stored under 002's order is adopted by 001's, where the setting is changed back."""
-    pond = Pond(**SETTINGS)
+    pond = Pond(None, **SETTINGS)
     what = {"eventId": "e", "ts": timestamps.to_text(NOW), "updatedAt": timestamps.to_text(NOW + 9 * SECOND)}
     pond.send(delivery({**what, "state": "new"}, "m1", 10, attributes={"topic": "trade-signals"}))
     natural = Pond()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ TOPICS = (
 class Many(Orders):
     """Feeds on whatever it is asked about, and shows which topic it was."""
 
-    topics = (*TOPICS, "e-topic")
+    topics: Sequence[str] = (*TOPICS, "e-topic")  # type: ignore[assignment]
     event_types = ("e.type",)
 
 

@@ -152,7 +152,7 @@ def test_this_build_never_takes_a_document_back(
     earlier, this = both
     lots = random.Random(seed)
     path = f"{collection}/{word}"
-    sent = [
+    sent: list[tuple[str, int, dict[str, Any]]] = [
         (f"m{second}", 100 + lots.randrange(60), {"eventId": word, "symbol": "SPY", "ts": at(second), "n": second})
         for second in lots.sample(range(90), 24)
     ]
@@ -181,6 +181,20 @@ def test_the_earlier_build_still_takes_newer_signals(both: tuple[Server, Server]
         payload = {"eventId": "s", "symbol": "SPY", "ts": at(second)}
         assert send(server, "trade-signals", f"m{second}", second + 1, **payload) == "applied"
         assert event_time(this, "trade_signals/s") == at(second)
+
+
+def test_the_earlier_build_may_put_back_what_this_one_wrote_until_it_is_delivered_again(
+    both: tuple[Server, Server],
+) -> None:
+    """Which is why the page says to keep the time short, and to seek afterwards."""
+    earlier, this = both
+    newer = {"eventId": "b", "symbol": "SPY", "ts": at(60)}
+    assert send(this, "market-bars-1m", "m1", 61, **newer) == "applied"
+    assert send(earlier, "market-bars-1m", "m2", 90, **{**newer, "ts": at(0)}) == "applied"
+    assert event_time(this, "market_bars_1m/b") == at(0)
+    assert send(this, "market-bars-1m", "m1", 61, **newer) == "applied"
+    assert send(this, "market-bars-1m", "m2", 90, **{**newer, "ts": at(0)}) != "applied"
+    assert event_time(this, "market_bars_1m/b") == at(60)
 
 
 def test_every_message_of_the_file_is_one_the_earlier_build_took(both: tuple[Server, Server]) -> None:

@@ -25,6 +25,7 @@ from millpond.web.artifacts import Artifacts
 from millpond.web.flow_api import FlowApi
 from millpond.web.letters_api import LettersApi
 from millpond.web.live_api import LiveApi
+from millpond.web.old_ids_api import OldIdsApi
 from millpond.web.pages import Pages
 from millpond.web.rebuild_api import RebuildApi
 
@@ -72,7 +73,7 @@ def test_every_path_is_listed() -> None:
     routes = [
         *(*Api(nobody).routes(), *LettersApi(nobody).routes(), *LiveApi(nobody).routes(), *Pages().routes()),
         *(*FlowApi(cast("Flow", None)).routes(), *RebuildApi(cast("Rebuilds", None), keeps_log=True).routes()),
-        *Artifacts(Path()).routes(),
+        *(*Artifacts(Path()).routes(), *OldIdsApi(nobody).routes()),
     ]
     paths = [EVENTS_PATH, *(route.path for route in routes)]
     assert [path for path in paths if not re.search(rf"`[A-Z]+ {re.escape(path)}`", text)] == []

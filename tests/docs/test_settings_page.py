@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from acceptance.support import clean_environment
 from millpond import settings_docs, settings_table
 from millpond import settings_parse as parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "settings.md"
 
 
 def test_the_page_is_the_generators_output() -> None:
@@ -54,3 +56,17 @@ def test_secrets_are_said_to_be_masked() -> None:
     secrets = [setting.name for setting in settings_table.TABLE if setting.secret]
     assert secrets == ["ADMIN_TOKEN"]
     assert "It masks secrets: `ADMIN_TOKEN`." in settings_docs.render()
+
+
+def test_the_excerpt_of_config_is_what_it_prints() -> None:
+    """The command line's page shows its first lines as they are."""
+    marked = "$ millpond config | head -6\n"
+    shown = (ROOT / "docs" / "cli.md").read_text().split(marked)[1].split("```")[0].splitlines()
+    printed = subprocess.run(
+        [sys.executable, "-m", "millpond", "config"],
+        env=clean_environment({}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown == printed.stdout.splitlines()[:6]

@@ -38,7 +38,7 @@ def send(pond: Pond, message: Message) -> tuple[str, str, str]:
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
 def test_a_producer_is_understood(case: Case) -> None:
     """Outcomes, documents, and what is not there."""
-    pond = Pond(**case.environment)
+    pond = Pond(None, **case.environment)
     answers = [send(pond, message) for message in case.messages]
     documents: dict[str, Any] = {
         path: msgspec.json.decode(msgspec.json.encode(document)) for path, document in pond.state().items()

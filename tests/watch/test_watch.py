@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millpond.alerts.evaluate import AlertState
+from millpond.alerts.evaluate import AlertState, State
 from millpond.errors import Unavailable
 from millpond.log import Log
 from millpond.metrics import Metrics
@@ -192,6 +192,26 @@ def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
 
     run(scene, act)
     assert [line["error_type"] for line in scene.lines()] == ["ZeroDivisionError"]
+
+
+def test_another_view_that_fires_is_told() -> None:
+    """A page names it: the first must not stand there when another is to blame."""
+    views = iter([None, "bars", "bars", "ticks"])
+
+    def alerts(_: History) -> list[AlertState]:
+        view = next(views, "ticks")
+        state: State = "ok" if view is None else "critical"
+        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a", view)]
+
+    scene = Scene(alerts)
+
+    async def act(watch: Watch) -> None:
+        page = watch.open_page()
+        text = await read_until(page, b'"view":"ticks"')
+        assert text.count(b"event: alerts") == 2
+        assert b"event: alerts" not in await read_until(page, b"event: sample")
+
+    run(scene, act)
 
 
 def test_a_reader_far_behind_is_ended() -> None:

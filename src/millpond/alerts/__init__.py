@@ -16,6 +16,7 @@ import msgspec
 Measure = Literal["level", "growth", "count", "rate", "share"]
 Severity = Literal["warning", "critical"]
 Place = Literal["process", "prometheus", "cloud"]
+Part = Literal["view"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning")  # the graver first
 FILE = "alerts.json"
 
@@ -54,6 +55,9 @@ class Case(Strict, frozen=True):
     `level` is a gauge as it is; `growth` how much more it is than `window_s` ago; `count` what was counted within
     `window_s`; `rate` the same per minute; `share` the count divided by that of `of`. `least` is how much there
     must be at all, whatever the value: of the gauge for `growth`, of the count for `share`.
+
+    With `by` each view is measured alone and the worst decides: the views of one message may disagree, and what one
+    of them applies must not hide what another ignores.
     """
 
     name: _Word
@@ -62,6 +66,7 @@ class Case(Strict, frozen=True):
     measure: Measure
     signal: str
     of: str | None = None
+    by: Part | None = None
     window_s: _Seconds = 0
     least: _Seconds = 0
     warning: Level | None = None
@@ -146,8 +151,12 @@ def _fault(case: Case, signals: dict[str, Signal]) -> str | None:
         return "every measure but level needs window_s, over 0; level has none"
     if case.least and case.measure not in {"share", "growth"}:
         return "`least` belongs to the measures share and growth"
+    if case.by is not None and case.measure != "share":
+        return "`by` belongs to the measure share"
+    if (case.by is not None) != ("{view}" in case.says):
+        return "`says` names the {view} if the case is measured by view, and only then"
     try:
-        case.says.format(value=0, window="")
+        case.says.format(value=0, window="", view="")
     except (KeyError, IndexError, ValueError):
-        return "`says` may hold {value} and {window}, and no other braces"
+        return "`says` may hold {value}, {window} and {view}, and no other braces"
     return None

@@ -23,6 +23,7 @@ from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level
 from millpond.alerts.words import amount, span
 
 State = Literal["ok", "warning", "critical", "unseen"]
+_Columns = Mapping[str, Sequence[float | None]]
 _RANKS: tuple[State, ...] = (*SEVERITIES, "ok", "unseen")
 
 
@@ -30,15 +31,20 @@ class Series(NamedTuple):
     """Steps of a process' history, oldest first; every column as long as `at`.
 
     `at` is when each step ended, in epoch seconds. `columns` has, under a signal's name, how many were counted
-    within each step, or for a gauge what it read; None where nobody had read it yet.
+    within each step, or for a gauge what it read; None where nobody had read it yet. `views` has, under a view's
+    name, such columns of that view alone, for the signals that cases measure by view.
     """
 
     at: Sequence[float]
-    columns: Mapping[str, Sequence[float | None]]
+    columns: _Columns
+    views: Mapping[str, _Columns] = {}
 
 
 class AlertState(msgspec.Struct, frozen=True):
-    """As a page shows it. `value` is in `unit`, null where nothing is measured; `since` when it began to fire."""
+    """As a page shows it. `value` is in `unit`, null where nothing is measured; `since` when it began to fire.
+
+    `view` is the view that makes it fire, for a case that is measured by view.
+    """
 
     id: str
     title: str
@@ -48,10 +54,14 @@ class AlertState(msgspec.Struct, frozen=True):
     text: str
     since: dt.datetime | None
     runbook: str
+    view: str | None = None
 
 
 class _Finding(NamedTuple):
-    """What one case amounts to. `pending`: its level is reached, but not yet for long enough."""
+    """What one case amounts to, in one view if it is measured by view.
+
+    `pending`: its level is reached, but not yet for long enough. `too_few`: less than `least` was counted.
+    """
 
     case: Case
     state: State
@@ -59,6 +69,8 @@ class _Finding(NamedTuple):
     value: float | None = None
     since: float | None = None
     pending: bool = False
+    too_few: bool = False
+    view: str | None = None
 
 
 def evaluate(alerts: Alerts, series: Series, before: Sequence[AlertState] = ()) -> list[AlertState]:
@@ -72,41 +84,60 @@ def evaluate(alerts: Alerts, series: Series, before: Sequence[AlertState] = ()) 
 
 def _evaluate(alerts: Alerts, alert: Alert, series: Series, before: AlertState | None) -> AlertState:
     findings = [_find(alerts, case, series) for case in alert.cases]
-    # The gravest, then one that is about to be, then the first.
-    told = min(findings, key=lambda finding: (_RANKS.index(finding.state), not finding.pending))
+    told = min(findings, key=_urgency)
     since = None if told.since is None else dt.datetime.fromtimestamp(told.since, dt.UTC)
     if before is not None and before.state == told.state:
         since = before.since
     value = told.value
     if value is not None:
         value = round(value * 100 if told.case.measure == "share" else value, 4)
-    return AlertState(alert.id, alert.title, told.state, value, told.case.unit, told.text, since, alert.runbook)
+    view = told.view if told.state in SEVERITIES else None
+    title, unit = alert.title, told.case.unit
+    return AlertState(alert.id, title, told.state, value, unit, told.text, since, alert.runbook, view)
+
+
+def _urgency(finding: _Finding) -> tuple[int, bool]:
+    """The gravest comes first, then one that is about to fire."""
+    return _RANKS.index(finding.state), not finding.pending
 
 
 def _find(alerts: Alerts, case: Case, series: Series) -> _Finding:
     if not alerts.seen(case, "process"):
         text = f"This process cannot see {alerts.signals[case.signal].names}; Cloud Monitoring does."
         return _Finding(case, "unseen", text)
-    ruler, newest = _Ruler(case, series), len(series.at) - 1
+    if case.by is None:
+        return _find_one(alerts, case, series.at, series.columns)
+    # Before the first event there is no view to name.
+    views = series.views or {"all views": series.columns}
+    found = [_find_one(alerts, case, series.at, columns, view) for view, columns in views.items()]
+    # Of views that are equally grave, the highest share; one of too few events only if no other was judged.
+    return min(found, key=lambda one: (*_urgency(one), one.too_few, one.value is None, -(one.value or 0)))
+
+
+def _find_one(
+    alerts: Alerts, case: Case, at: Sequence[float], columns: _Columns, view: str | None = None
+) -> _Finding:
+    ruler, newest = _Ruler(case, at, columns), len(at) - 1
     value = ruler.value(newest)
-    if value is None and case.of is not None and series.at:
-        return _Finding(case, "ok", f"No {alerts.signals[case.of].names} in the last {span(case.window_s)}.")
+    if value is None and case.of is not None and at:
+        text = f"No {alerts.signals[case.of].names} in the last {span(case.window_s)}."
+        return _Finding(case, "ok", text, too_few=True)
     if value is None:
         return _Finding(case, "unseen", f"Not known yet: {alerts.signals[case.signal].names}.")
-    said = case.says.format(value=amount(case, value), window=span(case.window_s))
-    found = _Finding(case, "ok", f"{said}.", value)
+    said = case.says.format(value=amount(case, value), window=span(case.window_s), view=view)
+    found = _Finding(case, "ok", f"{said}.", value, too_few=ruler.too_few(newest), view=view)
     for severity in SEVERITIES:
         level = case.level(severity)
         began = None if level is None else ruler.reached_since(level)
         if level is None or began is None:
             continue
-        held_s = series.at[-1] - began
+        held_s = at[-1] - began
         if held_s >= level.for_s:
-            return _Finding(case, severity, f"{said}.", value, began + level.for_s)
+            return found._replace(state=severity, text=f"{said}.", since=began + level.for_s, pending=False)
         # The levels are tried from the graver one, so what stays is what comes first.
         text = f"{said}, for {span(held_s)}; {severity} after {span(level.for_s)}."
-        found = _Finding(case, "ok", text, value, pending=True)
-    if not found.pending and ruler.too_few(newest) and value > 0:
+        found = found._replace(text=text, pending=True)
+    if not found.pending and found.too_few and value > 0:
         return found._replace(text=f"{said}; fewer than {case.least} in number, too few to judge.")
     return found
 
@@ -114,12 +145,12 @@ def _find(alerts: Alerts, case: Case, series: Series) -> _Finding:
 class _Ruler:
     """Measures one case at any step of a series."""
 
-    def __init__(self, case: Case, series: Series) -> None:
+    def __init__(self, case: Case, at: Sequence[float], columns: _Columns) -> None:
         self._case = case
-        self._at = series.at
-        self._column = series.columns[case.signal]
+        self._at = at
+        self._column = columns[case.signal]
         self._sums = _sums(self._column)
-        self._whole = _sums(series.columns[case.of]) if case.of is not None else self._sums
+        self._whole = _sums(columns[case.of]) if case.of is not None else self._sums
 
     def value(self, step: int) -> float | None:
         """The case's value as of the end of a step; None where there is nothing to measure."""

@@ -1,7 +1,8 @@
 """Prometheus' alerting rules, made from the alerts: `infra/prometheus/millpond.rules.yml`. Pure.
 
-One rule for each case and severity that Prometheus can see. The text is YAML whose strings are written as JSON's,
-which YAML takes as they are.
+One rule for each case and severity that Prometheus can see; a case that is measured by view fires for each view
+that reaches its level, with the view as a label. The text is YAML whose strings are written as JSON's, which YAML
+takes as they are.
 """
 
 from __future__ import annotations
@@ -56,20 +57,22 @@ def expression(case: Case, level: Level) -> str:
         guard = f"\nand max({gauge}) >= {case.least}" if case.least else ""
         return f"max({gauge}) - max({gauge} offset {window}) {compared}{guard}"
     counter = COUNTERS[case.signal]
+    total = "sum" if case.by is None else f"sum by ({case.by}) "
     # Whole things were counted; increase() adds its guess at what lies between the window's edges and its samples.
-    count = f"floor(sum(increase({counter}[{window}])))"
+    count = f"floor({total}(increase({counter}[{window}])))"
     if case.measure == "count":
         return f"{count} {compared}"
-    rate = f"sum(rate({counter}[{window}]))"
+    rate = f"{total}(rate({counter}[{window}]))"
     if case.measure == "rate":
         return f"{rate} * 60 {compared}"
-    whole = f"sum(rate({COUNTERS[case.of or '']}[{window}]))"
+    whole = f"{total}(rate({COUNTERS[case.of or '']}[{window}]))"
     guard = f"\nand {count} >= {case.least}" if case.least else ""
     return f"{rate}\n/ {whole} {compared}{guard}"
 
 
 def _rule(alert: Alert, case: Case, severity: Severity, level: Level) -> str:
-    said = case.says.format(value=_VALUES.get(case.measure, "{{ $value | humanize }}"), window=span(case.window_s))
+    value = _VALUES.get(case.measure, "{{ $value | humanize }}")
+    said = case.says.format(value=value, window=span(case.window_s), view="{{ $labels.view }}")
     expr = "".join(f"          {line}\n" for line in expression(case, level).splitlines())
     return (
         f"      - alert: {alert_name(alert)}\n"

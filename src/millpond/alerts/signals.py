@@ -6,6 +6,8 @@ They stand side by side so that they cannot come to mean different things. Cloud
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from millpond.errors import AccessDenied, Unavailable
 from millpond.metrics import Metrics
 from millpond.model import Outcome
@@ -22,8 +24,9 @@ COUNTERS = {
     "push_5xx": 'millpond_push_responses_total{status=~"5.."}',
     "transient_errors": f'millpond_store_errors_total{{kind="{Unavailable.__name__}"}}',
     "denied_errors": f'millpond_store_errors_total{{kind="{AccessDenied.__name__}"}}',
-    "messages": "millpond_messages_total",
-    "stale": f'millpond_messages_total{{outcome="{Outcome.STALE.value}"}}',
+    # An event is a message as one view saw it; a message that feeds two views is two events.
+    "events": "millpond_view_events_total",
+    "stale": f'millpond_view_events_total{{outcome="{Outcome.STALE.value}"}}',
 }
 # What it gauges. Every instance looks at the same store.
 GAUGES = {"letters": "millpond_letters"}
@@ -39,6 +42,12 @@ def totals(metrics: Metrics) -> dict[str, int]:
         "push_5xx": sum(n for status, n in answers.items() if status // 100 == 5),
         "transient_errors": errors[Unavailable.__name__],
         "denied_errors": errors[AccessDenied.__name__],
-        "messages": metrics.messages.total(),
-        "stale": sum(n for (_, outcome, _), n in metrics.messages.items() if outcome == Outcome.STALE),
+        "events": metrics.view_events.total(),
+        "stale": sum(n for (_, outcome), n in metrics.view_events.items() if outcome == Outcome.STALE),
     }
+
+
+def of_view(outcomes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """What one view counted in each step, for the signals that cases measure by view; `outcomes` is not empty."""
+    events = [sum(step) for step in zip(*outcomes.values(), strict=True)]
+    return {"events": events, "stale": list(outcomes.get(Outcome.STALE, [0] * len(events)))}

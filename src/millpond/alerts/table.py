@@ -20,6 +20,8 @@ def _row(alerts: Alerts, alert: Alert, case: Case) -> str:
     measured = alerts.signals[case.signal].names
     if case.of is not None:
         measured += f", of all {alerts.signals[case.of].names}"
+    if case.by is not None:
+        measured += f" of a {case.by}; the worst {case.by} decides"
     cells = (
         f"[{alert.id}](#{alert.id})",
         case.name,

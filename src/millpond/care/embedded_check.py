@@ -1,13 +1,14 @@
-"""The embedded store: can it be opened, is it whole, who holds it, and is what expires swept?
+"""The embedded store: can it be opened, is it whole, who holds it, is what expires swept, are ids those of today?
 
 Reads only. Where nobody has the store open, it is read in a way that makes no files beside it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,13 +16,15 @@ import apsw
 
 from millpond.care import clock_check
 from millpond.care.findings import Finding, amount, fine, problem, unchecked, warning
+from millpond.care.ids_check import check_ids
 from millpond.care.probe import fetch
 from millpond.errors import Unavailable
-from millpond.model import LogEntry
-from millpond.stores import sqlite_log, sqlite_schema
+from millpond.model import LogEntry, Ref, Snapshot
+from millpond.stores import sqlite_log, sqlite_rows, sqlite_schema
 from millpond.stores.lock import Holder, find_holder
 from millpond.stores.sqlite_errors import translate
 from millpond.timestamps import SECOND_US
+from millpond.view import View
 
 CHECK = "store"
 # A whole store is read once; a very big one would take longer than anybody waits.
@@ -32,17 +35,20 @@ WAL_BYTES_WARNING = 256 * 1024 * 1024
 _SWEPT_AFTER_S = 600
 _COUNTED_MAX = 100_000
 _LOOKED_AT_ENTRIES = 1_000
+# Of each collection: so many are read in a few seconds.
+_IDS_MAX = 1_000_000
 _INSTRUCTIONS = 100_000
 _RESTORE = "stop the server and put a backup in its place (docs/operating.md); keep the damaged file to look into"
 _RECENT = "SELECT message_id, topic, event_id, arrived_at, outcome, body FROM events ORDER BY seq DESC LIMIT ?"
+_PAGE_OF_IDS = "SELECT id FROM documents WHERE collection = ? AND id > ? ORDER BY id LIMIT ?"
 _EXPIRED = """
     SELECT (SELECT count(*) FROM (SELECT 1 FROM documents WHERE expire_at <= :at LIMIT :most))
          + (SELECT count(*) FROM (SELECT 1 FROM receipts WHERE expire_at <= :at LIMIT :most))
 """
 
 
-def check_embedded(path: Path) -> list[Finding]:
-    """Blocks while it reads the whole file, at most for CHECK_S_MAX."""
+def check_embedded(path: Path, views: Sequence[View] = ()) -> list[Finding]:
+    """Blocks while it reads the whole file, at most for CHECK_S_MAX. `views` are those whose ids are looked at."""
     if not path.exists():
         text = f"there is no store at {path} yet"
         return [warning(CHECK, text, "millpond serve makes it; if there should be one, look at STORE")]
@@ -50,20 +56,21 @@ def check_embedded(path: Path) -> list[Finding]:
         return [problem(CHECK, f"{path} is no file", "name the store's file: STORE=sqlite:PATH")]
     holder = find_holder(path)
     undisturbed = not _wal(path).exists()
-    found = _inside(path, served=holder is not None)
+    found = _inside(path, views, served=holder is not None)
     if undisturbed and _wal(path).exists() and any(finding.state == "problem" for finding in found):
         # A server has started meanwhile, and wrote while we read: that looks like damage.
-        found = _inside(path, served=True)
+        found = _inside(path, views, served=True)
     return [*found, *_write_ahead_log(path), _holder(holder)]
 
 
-def _inside(path: Path, *, served: bool) -> list[Finding]:
+def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]:
     try:
         with _looking(path) as connection:
             schema = _schema(int(connection.execute("PRAGMA user_version").get), path)
             found = [schema, _integrity(connection, path)]
             if schema.state == "ok":
                 found += [_expired(connection, served=served), clock_check.judge_log(_recent(connection))]
+                found += asyncio.run(check_ids(_Ids(connection), views, _IDS_MAX))
             return found
     except Unavailable as error:
         return [problem(CHECK, str(error), "run the newer Millpond; an older one cannot read this file")]
@@ -84,6 +91,20 @@ def _looking(path: Path) -> Iterator[apsw.Connection]:
         connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     with contextlib.closing(connection):
         yield connection
+
+
+class _Ids:
+    """The documents' ids, on a connection that leaves no files behind. What the documents hold is not read."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def collections(self) -> list[tuple[str, int]]:
+        return list(self._connection.execute(sqlite_rows.COLLECTIONS))
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        found = self._connection.execute(_PAGE_OF_IDS, (collection, after or "", limit))
+        return [Snapshot(Ref(collection, document_id), None, None) for (document_id,) in found]
 
 
 def _schema(found: int, path: Path) -> Finding:

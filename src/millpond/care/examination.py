@@ -13,13 +13,19 @@ from millpond.care import settings_check
 from millpond.care.disk_check import check_disk
 from millpond.care.embedded_check import check_embedded
 from millpond.care.findings import Finding, fine, problem, unchecked
+from millpond.care.ids_check import check_ids
 from millpond.concurrency import in_thread
 from millpond.errors import MillpondError, SettingsError, missing_extra
+from millpond.route import Router
 from millpond.service import open_store
 from millpond.settings import FIRESTORE, Settings
+from millpond.view import View
+from millpond.views import load_views
 
 # The longest of them reads a whole store and gives up by itself.
 _CHECK_S = 90.0
+# Of each collection: on Firestore each document that is looked at is a read that is paid for.
+_FIRESTORE_IDS_MAX = 2_000
 
 
 class Subject(NamedTuple):
@@ -73,10 +79,19 @@ async def _store(subject: Subject) -> list[Finding]:
     settings = subject.settings
     path = settings.store_path
     if path is not None:
-        return await in_thread(lambda: check_embedded(path))
+        views = _loaded_views(settings)
+        return await in_thread(lambda: check_embedded(path, views))
     if settings.store == FIRESTORE:
         return await _firestore(settings)
     return [fine("store", "STORE=memory lives in the server alone: there is nothing to open")]
+
+
+def _loaded_views(settings: Settings) -> list[View]:
+    """None if they cannot be loaded: the check of the settings says so."""
+    try:
+        return load_views(settings)
+    except SettingsError:
+        return []
 
 
 async def _firestore(settings: Settings) -> list[Finding]:
@@ -87,10 +102,13 @@ async def _firestore(settings: Settings) -> list[Finding]:
 
     assert isinstance(store, FirestoreStore)  # noqa: S101 - that is what STORE=firestore opens
     try:
-        return [
+        found = [
             *await firestore_check.check_firestore(settings, store),
             *await firestore_check.check_expiry(settings, store),
         ]
+        if not any(finding.check == "store" and finding.state == "problem" for finding in found):
+            found += await check_ids(store, _loaded_views(settings), _FIRESTORE_IDS_MAX)
+        return found
     finally:
         await store.close()
 
@@ -105,7 +123,10 @@ async def _subscriptions(subject: Subject) -> list[Finding]:
         from millpond.care.subscriptions import check_subscriptions  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         raise missing_extra("--subscription", subject.subscriptions[0], error) from None
-    return await check_subscriptions(subject.settings, subject.subscriptions)
+    settings = subject.settings
+    views = _loaded_views(settings)
+    topics = Router(views, settings.route_rules()).topics if views else None
+    return await check_subscriptions(settings, subject.subscriptions, topics)
 
 
 async def _disk(subject: Subject) -> list[Finding]:

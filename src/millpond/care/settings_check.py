@@ -8,6 +8,7 @@ from typing import NamedTuple
 from millpond import settings as settings_module
 from millpond.care.findings import Finding, fine, problem, warning
 from millpond.errors import SettingsError
+from millpond.route import Router
 from millpond.settings import FIRESTORE, Settings
 from millpond.settings_table import GOOGLE_CERTS_URL, TABLE
 from millpond.views import load_views
@@ -88,4 +89,9 @@ def _views(settings: Settings) -> list[Finding]:
         views = load_views(settings)
     except SettingsError as error:
         return [problem("views", str(error), "mend the module, then look: millpond views")]
-    return [fine("views", f"{len(views)} views are loaded: {', '.join(view.name for view in views)}")]
+    found = [fine("views", f"{len(views)} views are loaded: {', '.join(view.name for view in views)}")]
+    try:
+        Router(views, settings.route_rules()).topics.check()
+    except SettingsError as error:
+        found.append(problem(CHECK, str(error), "mend it: nothing starts with it"))
+    return found

@@ -6,14 +6,17 @@ here needs Google's libraries.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from millpond.care.findings import Finding, fine, problem, warning
 from millpond.settings import Settings
+from millpond.topics import Topics
 
 CHECK = "subscription"
+ROUTING = "routing"
 PUSH_PATH = "/pubsub/push"
 DELETED_TOPIC = "_deleted-topic_"
 BACKOFF_S = (10, 600)
@@ -45,6 +48,35 @@ def judge(subscribed: Subscribed, settings: Settings) -> list[Finding]:
     how = f"pushed to {target}" if target else "pulled"
     attempts = subscription.dead_letter_policy.max_delivery_attempts
     return [fine(CHECK, f"{name}: {how}, dead letters after {attempts} attempts, as specification 004 has it")]
+
+
+def judge_routing(name: str, topic_path: str | None, settings: Settings, topics: Topics) -> Finding:
+    """Whether its messages find a topic whatever they hold, and what to set if not.
+
+    `topic_path` is its topic in Pub/Sub: empty if that is gone, None if Pub/Sub could not be asked.
+    """
+    short = name.rpartition("/")[2]
+    routed = topics.of_subscription(name)
+    if routed is not None:
+        topic, says_so = routed
+        # ROUTES is asked before the message, everything else after it.
+        unless = "" if says_so == "ROUTES" else ", unless it names another topic itself"
+        return fine(ROUTING, f"{short}: each message is routed to {topic} by {says_so}{unless}")
+    text = (
+        f"{short}: no setting says which topic its messages belong to: a message is routed only if it names its "
+        "topic itself (the attribute topic, a field of its payload, event_type, or the shape of a system event), "
+        "and is poison otherwise"
+    )
+    return warning(ROUTING, text, _route_to_set(short, topic_path, settings, topics))
+
+
+def _route_to_set(name: str, topic_path: str | None, settings: Settings, topics: Topics) -> str:
+    """A setting to paste, with the entries it has already."""
+    topic = (topic_path or "").rpartition("/")[2]
+    if topics.known(topic) is not None:
+        return f"set SUBSCRIPTION_TOPIC_MAP='{json.dumps({**settings.subscription_topic_map, name: topic})}'"
+    routes = json.dumps({**settings.routes, name: {"kind": "KIND", "topic": topic or "TOPIC"}})
+    return f"set ROUTES='{routes}' with KIND one of {', '.join(sorted(topics.feeding))}"
 
 
 def _source(subscribed: Subscribed, _: Settings) -> Iterator[Finding]:

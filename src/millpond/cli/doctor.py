@@ -39,7 +39,7 @@ _SUMMED = (
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, subscriptions: tuple[str, ...], *, as_json: bool) -> None:
-    """Examine settings, store, clock, subscriptions and disk.
+    """Examine settings, store, document ids, clock, subscriptions and disk.
 
     Reads only, needs no server, and may run beside one. What it finds is ok, a warning, a problem, or could not be
     checked from here, each with what to do. Exits with 1 where there is a problem.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
+
+import msgspec
 
 from millpond.cli import exits
 from millpond.cli.local import open_service, settled, when_there_is_room
@@ -35,6 +37,9 @@ class Hands(Protocol):
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         """A message that lies elsewhere and stays there unless it succeeds."""
+
+    async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
+        """Documents under ids of an earlier build, at most IDS_MAX at a time."""
 
 
 @contextlib.asynccontextmanager
@@ -72,6 +77,14 @@ class ServerHands:
         reply = await patiently(lambda: self._ask("POST", "/api/replay", body))
         return {"id": delivery.message_id, "outcome": "retry", **answer_of(reply)}
 
+    async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
+        body = msgspec.json.encode({"collection": collection, "ids": ids})
+        reply = await patiently(lambda: self._ask("POST", "/api/old-ids/move", body))
+        answer = answer_of(reply)
+        if reply.status != 200:
+            raise exits.Unreachable(f"{self._client.address.base} moved none of these: {answer.get('error')}")
+        return list(answer["results"])
+
     async def _ask(self, method: str, path: str, body: bytes = b"") -> Reply:
         reply = await self._client.request(method, path, body)
         if reply.status == 401:
@@ -99,3 +112,7 @@ class OwnHands:
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         result = await settled(lambda: self._service.replay_delivery(delivery))
         return replay_answer(delivery.message_id, result)
+
+    async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
+        refs = [Ref(collection, document_id) for document_id in ids]
+        return [report.as_json() for report in await self._service.mover.move_all(refs)]

@@ -54,7 +54,7 @@ async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, 
     async with open_for_reading(settings) as store:
         story = await explain(store, any_id)
         paths = {view["doc"] for message in (story or {}).get("messages", ()) for view in message["views"]}
-        refs = [Ref(*path.rsplit("/", 1)) for path in paths]
+        refs = [Ref(*path.rsplit("/", 1)) for path in paths if path]
         holdings: Holdings = {}
         for snapshot in await store.read(refs):
             source = (snapshot.data or {}).get("source")
@@ -80,10 +80,12 @@ def _tell(message: dict[str, Any], holdings: Holdings) -> None:
         print_line(f"  It was buried: millpond dlq show {clean(message['letter'])}")
     for view in message["views"]:
         print_line()
-        print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}, {clean(view['doc'])}")
-        winner = view["winner"]["stamp"]
-        rows = [("this message", *taken_apart(view["stamp"])), ("document now", *taken_apart(winner))]
-        print_table(_STAMPS, rows)
+        place = f", {clean(view['doc'])}" if view["doc"] else ""
+        print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}{place}")
+        if view["doc"]:
+            winner = view["winner"]["stamp"]
+            rows = [("this message", *taken_apart(view["stamp"])), ("document now", *taken_apart(winner))]
+            print_table(_STAMPS, rows)
         print_line(_who_won(view, message["messageId"], holdings.get(view["doc"])))
 
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from millpond.errors import Poison, Unavailable, WriteRefused
+from millpond.ids import unescaped_id
 from millpond.model import Conflict, LogEntry, Outcome, Ref, Snapshot
 from millpond.plan import plan, refs_of
 from millpond.ports import Catalog
@@ -33,6 +34,8 @@ from millpond.view import Tally
 AT_ONCE = 100
 # A tally that would have refused the event as too old by the receipts of today had counted it then.
 _COUNTED_THEN = "too_old_to_count"
+# `millpond move-ids` moves documents, and nothing tells whether it has moved this one.
+_RENAMED = "events in the log went to it under the id of an earlier build: rebuild the view"
 _EXPIRED_BETWEEN = "it had expired when an event came, and may have been deleted before that"
 # Of entries that a store may give again.
 _RECENT_MAX = 200_000
@@ -127,6 +130,8 @@ class Fold:
         lost = [doc for name, doc in recorded.items() if name in names - folded and not rebuilt(entry, name)]
         if lost:
             self._leave_out(lost, "its view is gone, does not want it, or puts it elsewhere")
+            renamed = [t.path for t in item.targets if _is_renamed(recorded.get(t.view.name, ""), t)]
+            self.unsure.update(dict.fromkeys(renamed, _RENAMED))
         return msgspec.structs.replace(item, targets=targets) if targets else None
 
     def _router_for(self, names: frozenset[str]) -> Router:
@@ -196,6 +201,12 @@ def _runs(items: Iterable[Item]) -> Iterator[list[Item]]:
         expiring |= refs
     if run:
         yield run
+
+
+def _is_renamed(recorded: str, target: Target) -> bool:
+    """Whether an earlier build put the event into the same document, under the id it gave it."""
+    collection, _, old_id = recorded.rpartition("/")
+    return collection == target.ref.collection and unescaped_id(old_id) == target.ref.id
 
 
 def _without_receipt(target: Target) -> Target:

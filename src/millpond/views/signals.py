@@ -85,7 +85,7 @@ class TradeSignals(Merge):
         put_times(fields, event, "createdAt", "decisionAt")
         if is_blank(fields.get("symbol")) and (symbol := find_symbol(event)) is not None:
             fields["symbol"] = symbol
-        updated = event.time(*(_UPDATED_OR_NOT if self._by_event else _UPDATED))
+        updated = event.time(*_UPDATED_OR_NOT) if self._by_event else self.time_of(event)
         fields["updatedAt"] = timestamps.to_datetime(event.publish_time if updated is None else updated)
         sequence = self.sequence_of(event)
         if sequence is not None:

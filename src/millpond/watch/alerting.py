@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millpond import alerts
+from millpond.alerts import signals
 from millpond.alerts.evaluate import AlertState, Series, evaluate
 from millpond.watch.history import History
 
@@ -19,6 +20,7 @@ class Alerting:
         columns = history.columns
         # Lists, because a step in the middle of a deque has to be walked to.
         counted = {name: list(column) for name, column in columns.signals.items()}
-        series = Series(list(columns.at), {**counted, "letters": list(columns.letters)})
+        views = {view: signals.of_view(outcomes) for view, outcomes in columns.views.items()}
+        series = Series(list(columns.at), {**counted, "letters": list(columns.letters)}, views)
         self._states = evaluate(self._alerts, series, self._states)
         return self._states

@@ -60,18 +60,24 @@ class Changes:
 
 
 class Wanted(NamedTuple):
-    """What a tail shows: of each kind any of these, or everything where none is named."""
+    """What a tail shows: of each kind any of these, or everything where none is named.
+
+    An outcome is the message's, or that of a view (of those named): a stale latest hides behind an applied history.
+    """
 
     topics: frozenset[str] = frozenset()
     views: frozenset[str] = frozenset()
     outcomes: frozenset[str] = frozenset()
 
     def matches(self, result: Result) -> bool:
-        return (
-            (not self.outcomes or result.outcome in self.outcomes)
-            and (not self.topics or result.topic in self.topics)
-            and (not self.views or any(view.view in self.views for view in result.views))
-        )
+        if self.topics and result.topic not in self.topics:
+            return False
+        views = [view for view in result.views if not self.views or view.view in self.views]
+        if self.views and not views:
+            return False
+        if not self.outcomes or any(view.outcome in self.outcomes for view in views):
+            return True
+        return not self.views and result.outcome in self.outcomes
 
 
 class Tail:

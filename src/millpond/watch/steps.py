@@ -18,6 +18,8 @@ class Reading(NamedTuple):
     """The counters at one moment; each only ever grows."""
 
     outcomes: Mapping[str, int]
+    # Of every event, by view and outcome: the views of one message may disagree.
+    views: Mapping[tuple[str, str], int]
     # What alerts are decided on, under the names they have there.
     signals: Mapping[str, int]
     commits: int
@@ -29,10 +31,14 @@ class Reading(NamedTuple):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in one step. Quantiles are None where nothing arrived, `letters` where nobody knows yet."""
+    """What happened in one step. Quantiles are None where nothing arrived, `letters` where nobody knows yet.
+
+    `views` has the outcomes of each view's events, and only those that occurred in this step.
+    """
 
     at: float
     outcomes: dict[str, int]
+    views: dict[str, dict[str, int]]
     signals: dict[str, int]
     commits: int
     committed: int
@@ -49,6 +55,7 @@ def read(metrics: Metrics) -> Reading:
         outcomes[outcome] += n
     return Reading(
         outcomes,
+        dict(metrics.view_events),
         signals.totals(metrics),
         metrics.commits,
         round(metrics.messages_per_commit.total),
@@ -65,6 +72,7 @@ def difference(
     return Step(
         at=at,
         outcomes=_gained(before.outcomes, after.outcomes),
+        views=_gained_by_view(before.views, after.views),
         signals=_gained(before.signals, after.signals),
         commits=after.commits - before.commits,
         committed=after.committed - before.committed,
@@ -96,3 +104,13 @@ def quantile(share: float, counts: Sequence[int], bounds: Sequence[float]) -> fl
 
 def _gained(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     return {name: n - before[name] for name, n in after.items()}
+
+
+def _gained_by_view(
+    before: Mapping[tuple[str, str], int], after: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (view, outcome), n in after.items():
+        if gained := n - before.get((view, outcome), 0):
+            found.setdefault(view, {})[str(outcome)] = gained
+    return found

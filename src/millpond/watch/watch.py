@@ -136,7 +136,8 @@ class Watch:
         step = self.history.sample(time.time())
         self._tell(frame("sample", shown_step(step)))
         before, self._alerts = self._alerts, self._evaluate(self.history)
-        if [alert.state for alert in before] != [alert.state for alert in self._alerts]:
+        # A page names the view that fires, so it is told of another one too.
+        if [(alert.state, alert.view) for alert in before] != [(alert.state, alert.view) for alert in self._alerts]:
             self._tell(self.alerts_frame())
 
     async def _tell_changes(self) -> None:

@@ -72,4 +72,11 @@ class Api:
     async def _stats(self, _: Request) -> Response:
         counts = await self._service.store.count_events()
         total = sum(n for outcomes in counts.values() for n in outcomes.values())
-        return json_response({"total": total, "topics": counts, "waiting": self._service.engine.waiting})
+        return json_response(
+            {
+                "total": total,
+                "topics": counts,
+                "viewsSinceStart": self._service.metrics.events_by_view(),
+                "waiting": self._service.engine.waiting,
+            }
+        )

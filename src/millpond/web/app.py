@@ -18,6 +18,7 @@ from millpond.web.direct import PUSH_PATH
 from millpond.web.flow_api import FlowApi
 from millpond.web.letters_api import LettersApi
 from millpond.web.live_api import LiveApi
+from millpond.web.old_ids_api import OldIdsApi
 from millpond.web.openapi import OpenApi
 from millpond.web.openapi_operations import INDEX_PATH, LIVE_PATHS, METRICS_PATH, READY_PATHS
 from millpond.web.pages import Pages
@@ -76,6 +77,7 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
         *LettersApi(service).routes(),
         *LiveApi(service).routes(),
         *RebuildApi(service.rebuilds, keeps_log=settings.event_log).routes(),
+        *OldIdsApi(service).routes(),
         *Artifacts(Path(settings.artifacts_dir)).routes(),
         *FlowApi(service.flow).routes(),
     ]

@@ -20,6 +20,7 @@ from millpond.web import openapi_answers as answers
 from millpond.web.direct import PUSH_PATH
 from millpond.web.openapi_letters import LETTER_SCHEMAS
 from millpond.web.openapi_live import LIVE_SCHEMAS
+from millpond.web.openapi_old_ids import OLD_IDS_SCHEMAS
 from millpond.web.openapi_operations import OPENAPI_PATH, OPERATIONS
 from millpond.web.openapi_parts import Operation
 from millpond.web.openapi_rebuild import REBUILD_SCHEMAS
@@ -105,7 +106,7 @@ def description(routes: Sequence[Route], asked_for: frozenset[Access] = frozense
         "tags": [{"name": name, "description": text} for name, text in _TAGS.values()],
         # Before the paths: what several operations share is named there, and only referred to here.
         "components": {
-            "schemas": {**SCHEMAS, **LETTER_SCHEMAS, **LIVE_SCHEMAS, **REBUILD_SCHEMAS},
+            "schemas": {**SCHEMAS, **LETTER_SCHEMAS, **LIVE_SCHEMAS, **REBUILD_SCHEMAS, **OLD_IDS_SCHEMAS},
             "responses": _shared(paths),
             "securitySchemes": _SCHEMES,
         },

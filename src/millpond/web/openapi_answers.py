@@ -37,7 +37,10 @@ class Shape(NamedTuple):
 
 Answers = Mapping[int, Sequence[Shape]]
 
-APPLIED = ("applied", "duplicate_message_noop", "duplicate_event_noop", "stale_event_ignored", "too_old_ignored")
+APPLIED = (
+    *("applied", "duplicate_message_noop", "duplicate_event_noop", "other_content_not_counted"),
+    *("stale_event_ignored", "too_old_ignored"),
+)
 DONE = (*APPLIED, "event_filtered")
 # What a message is refused for by its content, whoever decides what becomes of it then.
 CONTENT = (

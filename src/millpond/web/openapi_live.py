@@ -52,7 +52,9 @@ LIVE_OPERATIONS: dict[str, dict[str, Operation]] = {
             "watch",
             "What happens, as it happens: a stream for a page",
             _STREAM,
-            "Server-sent events: `hello`, `alerts`, `totals`, then `sample`, `changed` and again those. " + _ENDS,
+            "Server-sent events: `hello`, `alerts`, `totals`, then `sample`, `changed` and again those. Steps hold "
+            "`outcomes` of messages, and `views`: outcomes of each view's events, only those that occurred. "
+            + _ENDS,
             media_types=(MEDIA_TYPE,),
         )
     },

@@ -10,6 +10,7 @@ from millpond.web.direct import PUSH_PATH
 from millpond.web.openapi_answers import JSON, Shape
 from millpond.web.openapi_letters import LETTER_OPERATIONS
 from millpond.web.openapi_live import LIVE_OPERATIONS, PAGE_OPERATIONS
+from millpond.web.openapi_old_ids import OLD_IDS_OPERATIONS
 from millpond.web.openapi_parts import PAGE, PAGED, PUSH_EXAMPLE, Operation, in_path, ok, parameter
 from millpond.web.openapi_rebuild import REBUILD_OPERATIONS
 from millpond.web.openapi_schemas import ref
@@ -149,10 +150,13 @@ _ADMIN: dict[str, dict[str, Operation]] = {
             parameters=(in_path("id", "A message id or an event id.", "1001"),),
         )
     },
-    "/api/stats": {"GET": Operation("stats", "Messages by topic and outcome", ok("Stats"))},
+    "/api/stats": {
+        "GET": Operation("stats", "Messages by topic and outcome, events by view and outcome", ok("Stats"))
+    },
     **LETTER_OPERATIONS,
     **LIVE_OPERATIONS,
     **REBUILD_OPERATIONS,
+    **OLD_IDS_OPERATIONS,
     "/api/flow-runs": {
         "POST": Operation(
             "submitRun",

@@ -16,6 +16,10 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 REASON: Schema = {"type": "string", "description": "One stable word: docs/ordering.md has every one."}
 _ANY_OBJECT: Schema = {"type": "object"}
+_COUNTS_BY_NAME: Schema = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "additionalProperties": COUNT},
+}
 
 
 def ref(name: str) -> Schema:
@@ -181,7 +185,12 @@ _ANSWERS: dict[str, Schema] = {
     "Refusal": closed("A message that is not settled, or a request without one.", {**ANSWER, "error": ERROR}),
     "ViewAnswer": closed(
         "What became of the message in one view.",
-        {"view": TEXT, "doc": described(TEXT, "The document's path."), "outcome": OUTCOME, "reason": REASON},
+        {
+            "view": TEXT,
+            "doc": described(TEXT, "The document's path; empty where the view did not want the event."),
+            "outcome": OUTCOME,
+            "reason": REASON,
+        },
     ),
     "Failure": closed("Why there is nothing else to say.", {"reason": REASON, "error": ERROR}),
     "FlowAnswer": closed("An event that may be forgotten.", _FLOW_ANSWER),
@@ -236,10 +245,13 @@ _ANSWERS: dict[str, Schema] = {
         },
     ),
     "Stats": closed(
-        "Each message once, with the outcome it had first.",
+        "`total` and `topics` count the event log: each message once, with the outcome it had first. "
+        "`viewsSinceStart` is what this process counted since it started: every event a view was asked about, by "
+        "view and outcome, redeliveries included.",
         {
             "total": COUNT,
-            "topics": {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": COUNT}},
+            "topics": _COUNTS_BY_NAME,
+            "viewsSinceStart": _COUNTS_BY_NAME,
             "waiting": COUNT,
         },
     ),

@@ -90,6 +90,7 @@ function later(s) {
 
 /** The fields of a merged document that this message still gives; null for other documents. */
 async function heldFields(view, signal) {
+  if (!view.doc) return null;
   const at = view.doc.lastIndexOf("/");
   try {
     const { data } = await getJson(docsPath(view.doc.slice(0, at), view.doc.slice(at + 1)), signal);
@@ -105,9 +106,12 @@ function viewSection(message, view, held) {
   return html("section.view", { "data-key": view.view },
     html("div.head", html("h3", "View ", said(view.view)), chip(view.outcome)),
     html("p", sentenceOf(view.reason) || said(view.reason), code(view)),
-    html("p", html("a", { href: toDocument(view.doc) }, mono(view.doc, 120))),
-    verdict(message, view, held),
-    comparison(view));
+    // A view that does not want an event never says which document it would be about.
+    view.doc && [
+      html("p", html("a", { href: toDocument(view.doc) }, mono(view.doc, 120))),
+      verdict(message, view, held),
+      comparison(view),
+    ]);
 }
 
 function verdict(message, view, held) {

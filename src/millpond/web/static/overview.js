@@ -1,6 +1,7 @@
 // The overview: the verdict, what flows, how quickly, what is wrong and what lies in the letters.
 
 import { getJson } from "./api.js";
+import { byView } from "./by_view.js";
 import { TimeChart } from "./chart.js";
 import { html, render, svg } from "./dom.js";
 import { age, counted, decimal, figure, roundSeconds, seconds, whole } from "./format.js";
@@ -28,6 +29,7 @@ export async function show(page) {
     verdict: html("section.verdict", { "aria-label": "State of the pond" }),
     tiles: html("dl.tiles"),
     legend: html("div.legend"),
+    views: html("div"),
     alerts: html("div"),
     letters: html("div"),
   };
@@ -54,6 +56,7 @@ export async function show(page) {
   const drawNumbers = () => {
     render(parts.tiles, tiles());
     render(parts.legend, legend(windowS));
+    render(parts.views, byView(live.hello?.views ?? [], live.series));
     drawCharts();
   };
   const drawState = () => {
@@ -84,6 +87,8 @@ function layout(parts, flow, latency, chooser) {
     html("div.columns",
       html("div.wide",
         html("section.sheet", chooser, flow.element, parts.legend),
+        html("section.sheet", html("h2", "By view"),
+          html("p.note", "Events of the last 30 minutes. A message that feeds two views is an event of each."), parts.views),
         html("section.sheet", latency.element,
           html("p.note", "From the complete request to the answer. ",
             "p50 is the mean, and p99 the highest, of the steps in each stretch of time."))),

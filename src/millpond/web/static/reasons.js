@@ -4,6 +4,7 @@ const SENTENCES = {
   applied: "It changed the document.",
   duplicate_message_noop: "This message’s effect was there already. Nothing changed.",
   duplicate_event_noop: "The same event had come in another message. It counts once.",
+  other_content_not_counted: "Another copy of this event was counted, and says something else. It counts once.",
   stale_event_ignored: "Something greater in the order stood there already. Nothing changed.",
   too_old_ignored: "It was published longer after its own time than this view allows.",
   event_filtered: "The view does not want this event.",

@@ -28,7 +28,7 @@ export function resultTable(results) {
     html("th", { scope: "row" }, mono(result.id, 60)),
     html("td", chip(result.outcome)),
     html("td", said(result.reason ?? "", 60), result.error && html("span.error", said(result.error, 200))),
-    html("td", (result.views ?? []).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 60))))));
+    html("td", (result.views ?? []).filter((view) => view.doc).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 60))))));
   const left = results.length - rows.length;
   return [
     html("div.low", scrollBox("Result of each letter",

@@ -3,11 +3,13 @@
 import { OUTCOMES } from "./marks.js";
 
 const STEPS_MAX = 900;
+const VIEW_STEPS = 30;
 const SCALARS = ["p50", "p99", "waiting", "commits", "committed", "buried"];
 
 export function emptySeries() {
   const lists = Object.fromEntries(SCALARS.map((name) => [name, []]));
-  return { stepSeconds: 2, at: [], outcomes: Object.fromEntries(OUTCOMES.map((name) => [name, []])), ...lists };
+  const outcomes = Object.fromEntries(OUTCOMES.map((name) => [name, []]));
+  return { stepSeconds: 2, at: [], outcomes, views: {}, viewSteps: VIEW_STEPS, stretches: 0, inLast: VIEW_STEPS, ...lists };
 }
 
 export function seriesOf(history) {
@@ -16,6 +18,10 @@ export function seriesOf(history) {
   series.at = history.at;
   for (const name of OUTCOMES) series.outcomes[name] = history.outcomes[name] ?? history.at.map(() => 0);
   for (const name of SCALARS) series[name] = history[name];
+  // The server's stretches end with its newest step: the next sample begins another.
+  series.views = history.views;
+  series.viewSteps = series.inLast = history.viewSteps;
+  series.stretches = Math.ceil(history.at.length / history.viewSteps);
   return series;
 }
 
@@ -23,11 +29,31 @@ export function append(series, sample) {
   push(series.at, sample.at);
   for (const name of OUTCOMES) push(series.outcomes[name], sample.outcomes[name] ?? 0);
   for (const name of SCALARS) push(series[name], sample[name]);
+  appendViews(series, sample.views);
 }
 
-function push(list, value) {
+/** What views counted is summed up in stretches of `viewSteps`: there may be forty such series. */
+function appendViews(series, gained) {
+  const most = Math.ceil(STEPS_MAX / series.viewSteps);
+  if (series.inLast >= series.viewSteps) {
+    series.stretches = Math.min(series.stretches + 1, most);
+    series.inLast = 0;
+    for (const known of Object.values(series.views)) for (const list of Object.values(known)) push(list, 0, most);
+  }
+  series.inLast += 1;
+  for (const [view, outcomes] of Object.entries(gained)) {
+    const known = (series.views[view] ??= {});
+    for (const [name, n] of Object.entries(outcomes)) {
+      // Only what occurred is sent: a series that begins now was zero before.
+      known[name] ??= Array(series.stretches).fill(0);
+      known[name][series.stretches - 1] += n;
+    }
+  }
+}
+
+function push(list, value, most = STEPS_MAX) {
   list.push(value);
-  if (list.length > STEPS_MAX) list.shift();
+  if (list.length > most) list.shift();
 }
 
 /** Equal stretches of time that end now, each with a value per layer (null where nothing is known).

@@ -141,7 +141,7 @@ function row(item) {
       item.eventId && html("span.error", mono(item.eventId, 40))),
     html("td", item.topic ? said(item.topic, 40) : html("span.note", "none")),
     html("td.docs",
-      (item.views ?? []).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 50))),
+      (item.views ?? []).filter((view) => view.doc).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 50))),
       item.error && html("span.error", said(item.error, 120))),
     html("td.number", seconds(item.latencyMs === null ? null : item.latencyMs / 1e3)));
 }

@@ -1,0 +1,156 @@
+"""`millpond move-ids`: through the server that holds the store, or under its lock if no server runs.
+
+Which documents lie under old ids is found first, beside the server, by the views of this command's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import click
+
+from millpond.care.moving import Mover, OldDocument, find_old_documents
+from millpond.care.old_ids import Moved
+from millpond.cli import exits
+from millpond.cli.hands import Answer, open_hands
+from millpond.cli.local import open_for_reading, refuse_memory
+from millpond.cli.options import example, json_option, load_settings, store_option, views_option
+from millpond.cli.output import Column, clean, print_json, print_line, print_note, print_table, progress
+from millpond.cli.server import refuse_missing
+from millpond.model import Ref
+from millpond.settings import Settings
+from millpond.view import View
+from millpond.views import load_views
+
+_AT_ONCE = 100
+_SHOWN_MAX = 20
+_DOCUMENTS = (Column("document"), Column("new id"), Column("outcome"))
+_MEANING = {
+    Moved.MOVED: "the new id was free",
+    Moved.REPLACED: "both ids held a document, the one under the old id was newer",
+    Moved.SUPERSEDED: "both ids held a document, the one under the new id was newer",
+    Moved.MERGED: "both ids held a document, each field is the newer one's",
+    Moved.LEFT: "still under the old id, and why is said on standard error",
+    Moved.GONE: "no longer under the old id when its turn came",
+}
+
+
+@click.command(
+    name="move-ids", epilog=example("millpond move-ids --dry-run", "millpond move-ids --view orders --yes")
+)
+@click.option("--view", "view_name", metavar="NAME", help="Only this view's documents.")
+@click.option("--dry-run", is_flag=True, help="Show what would become of each document, and write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+@views_option
+@json_option
+@click.pass_context
+def move_ids(ctx: click.Context, view_name: str | None, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Move documents to the ids of today, after an upgrade.
+
+    Earlier builds escaped ids that Firestore allows: strat_%5FSPY_%5F1 is strat__SPY__1 today. New events go to the
+    new id. This moves the documents that lie under the old one, each by one commit, while traffic goes on. If both
+    ids hold a document, the newer one stays; of a merge view each field is the newer one's; a tally's two counts
+    are left as they are. Asks first on a terminal; elsewhere it needs --yes. Exits with 1 if a document was left.
+    """
+    settings = load_settings()
+    refuse_memory(settings)
+    refuse_missing(settings.store_path)
+    views = _chosen(load_views(settings), view_name)
+    found = asyncio.run(_find(settings, views))
+    if dry_run:
+        answers = asyncio.run(_preview(settings, views, found))
+    else:
+        if found and not yes:
+            _confirm(len(found))
+        answers = asyncio.run(_move(settings, found)) if found else []
+    if as_json:
+        counts = Counter(str(answer["outcome"]) for answer in answers)
+        print_json({"dryRun": dry_run, "documents": answers, "summary": dict(counts)})
+    else:
+        _show(answers, dry_run=dry_run)
+    left = any(answer["outcome"] == Moved.LEFT for answer in answers)
+    ctx.exit(exits.NEGATIVE if left else exits.OK)
+
+
+def _chosen(views: Sequence[View], name: str | None) -> list[View]:
+    chosen = [view for view in views if name in {None, view.name}]
+    if not chosen:
+        names = ", ".join(sorted(view.name for view in views))
+        raise exits.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
+    return chosen
+
+
+async def _find(settings: Settings, views: Sequence[View]) -> list[OldDocument]:
+    async with open_for_reading(settings) as store:
+        return [found async for found in find_old_documents(store, views)]
+
+
+async def _preview(settings: Settings, views: Sequence[View], found: Sequence[OldDocument]) -> list[Answer]:
+    answers: list[Answer] = []
+    async with open_for_reading(settings) as store:
+        mover = Mover(store, views, lambda _: None)
+        with progress("Looking", len(found)) as advance:
+            for collection, ids in _chunks(found):
+                refs = [Ref(collection, document_id) for document_id in ids]
+                answers += [
+                    {"collection": collection, **report.as_json()}
+                    for report in await mover.move_all(refs, dry_run=True)
+                ]
+                advance(len(ids))
+    return answers
+
+
+async def _move(settings: Settings, found: Sequence[OldDocument]) -> list[Answer]:
+    answers: list[Answer] = []
+    async with open_hands(settings) as hands:
+        with progress("Moving", len(found)) as advance:
+            for collection, ids in _chunks(found):
+                answers += [{"collection": collection, **answer} for answer in await hands.move(collection, ids)]
+                advance(len(ids))
+    return answers
+
+
+def _chunks(found: Sequence[OldDocument]) -> Iterator[tuple[str, list[str]]]:
+    for collection, documents in groupby(found, lambda one: one.old.collection):
+        ids = [one.old.id for one in documents]
+        for at in range(0, len(ids), _AT_ONCE):
+            yield collection, ids[at : at + _AT_ONCE]
+
+
+def _confirm(count: int) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"{_documents(count)} to move, and no terminal to ask on: give --yes, or look with --dry-run",
+            click.get_current_context(),
+        )
+    if not click.confirm(f"Move {_documents(count)}?", err=True):
+        raise exits.NegativeAnswer("nothing was moved")
+
+
+def _show(answers: Sequence[Answer], *, dry_run: bool) -> None:
+    if not answers:
+        print_line("No document lies under an id that an earlier build escaped.")
+        return
+    # Those that need a person come first, so that the end of a long list hides none of them.
+    first = sorted(answers, key=lambda answer: answer["outcome"] != Moved.LEFT)
+    rows = [(f"{one['collection']}/{one['id']}", one["newId"], one["outcome"]) for one in first[:_SHOWN_MAX]]
+    print_table(_DOCUMENTS, rows)
+    if len(first) > _SHOWN_MAX:
+        print_line(f"… and {len(first) - _SHOWN_MAX} more (--json lists all of them)")
+    for why, count in Counter(str(one["error"]) for one in answers if one["error"]).items():
+        print_note(f"{_documents(count)} left: {why}")
+    counts = Counter(Moved(one["outcome"]) for one in answers)
+    for outcome in Moved:
+        if counts[outcome]:
+            print_line(clean(f"{counts[outcome]} {outcome}: {_MEANING[outcome]}"))
+    if dry_run:
+        print_note("Nothing was written.")
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count} documents"
