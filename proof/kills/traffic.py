@@ -98,7 +98,7 @@ class Traffic:
                 (b"{not json %d" % self._count, "", "invalid_json"),
                 (b"[%d]" % self._count, "", "not_an_object"),
                 (b'{"nothing": %d}' % self._count, "", "unroutable_payload"),
-                (b'{"price": %d}' % self._count, "market-ticks", "invalid_event"),
+                (b'{"symbol": [%d]}' % self._count, "market-ticks", "invalid_event"),
                 (b'{"service": "a", "timestamp": "2026-01-08T12:00:00"}', "system.events", "invalid_event"),
             )
         )
@@ -197,12 +197,13 @@ class Traffic:
         payload = {"symbol": symbol.lower(), "ts": _text(time), "price": number, "eventId": name}
         at = to_datetime(time)
         latest = {"symbol": symbol, "lastTickAt": at, "price": number}
-        kept = {"docId": name, "eventId": name, "eventTime": at, "data": payload, "symbol": symbol}
+        kept = {"docId": name, "eventId": name, "data": payload, "symbol": symbol}
 
         def effects(message_id: str, published: int) -> tuple[Effect, ...]:
             order = _order(time, None, published, message_id)
-            content = {**kept, "expireAt": to_datetime(published + _TICKS_KEPT)}
-            history = _effect(f"market_ticks/{name}", order, "market-ticks", content)
+            # The history shows the time that decides, which is publish time where the event's own is too far ahead.
+            content = {**kept, "eventTime": to_datetime(order[0]), "expireAt": to_datetime(published + _TICKS_KEPT)}
+            history = _effect(f"market_ticks/{name}", order, "market-ticks", content, {"order": "eventTime"})
             if time < published - _LATE:
                 return (history,)
             return history, _effect(f"market_ticks_latest/{symbol}", order, "market-ticks", latest)

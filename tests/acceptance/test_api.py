@@ -353,7 +353,7 @@ def test_a_letter_is_replayed_after_its_cause_is_gone(
     noted = letter_of(after, "fix")
     assert (noted["replays"], noted["replayOutcome"], noted["replayReason"]) == (2, "applied", "applied")
     assert RFC3339_UTC.fullmatch(noted["replayedAt"])
-    assert after.get("/api/stats").json["topics"] == {"ticks": {"applied": 1}}
+    assert after.get("/api/stats").json["topics"] == {"market-ticks": {"applied": 1}}
     assert post(after, path).json["outcome"] == "duplicate"
     # The same message from the broker, at last, is recognised as well.
     late = after.send({"symbol": "FIXED", "price": 7, "ts": T0}, message_id="fix", published=T0)

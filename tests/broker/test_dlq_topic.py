@@ -12,7 +12,7 @@ from broker.support import Broker, eventually
 from broker.test_push_from_the_broker import lines_of, replay
 
 T0 = "2026-01-08T12:00:00Z"
-POISON = {"service": "api", "timestamp": "yesterday"}
+POISON = {"service": "api", "timestamp": "2026-01-08"}
 
 
 @pytest.mark.parametrize("topic_name", ["letters", "projects/{project}/topics/letters", "{subscription}.dlq"])

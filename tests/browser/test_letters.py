@@ -34,7 +34,7 @@ def pond(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     lose(server, 0, MANY)
     platform = Platform(5)
     send(server, *(platform.message("trade-signals", {"state": "new", "n": n}) for n in range(4)))
-    send(server, platform.message("market-ticks", {"price": 1, "ts": ago(0)}))
+    send(server, platform.message("market-ticks", {"symbol": [1], "price": 1, "ts": ago(0)}))
     server.terminate()
     return start(folder, **MENDED)
 

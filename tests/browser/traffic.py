@@ -133,7 +133,7 @@ class Platform:
     def poison(self) -> Message:
         return self._dice.choice(
             [
-                self.message("market-ticks", {"price": 187.2, "ts": ago(0)}),
+                self.message("market-ticks", {"symbol": ["NVDA"], "price": 187.2, "ts": ago(0)}),
                 self.message("trade-signals", {"state": "new", "confidence": 0.8}),
                 self.message(None, {"orderRef": "A-771", "qty": 40}),
                 self.message("market-bars-1m", {"symbol": "SPY", "open": "n/a", "ts": ago(0)}),

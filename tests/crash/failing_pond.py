@@ -35,7 +35,7 @@ NEWS = [
     delivery({"topic": "ingest-heartbeat", "pipeline_id": "big", "ts": at(6), "note": "x" * 9_000}, "n5", 6),
     FIRST[0],
 ]
-POISON = [delivery({"what": "is this"}, "p1"), delivery({"topic": "market-ticks"}, "p2")]
+POISON = [delivery({"what": "is this"}, "p1"), delivery({"topic": "market-ticks", "symbol": []}, "p2")]
 # Several pages each, and enough of them to share a statement.
 SEVERAL = [
     delivery({"topic": "ingest-heartbeat", "pipeline_id": f"p{n}", "ts": at(n), "note": "x" * 9_000}, f"b{n}", n)

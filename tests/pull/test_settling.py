@@ -80,7 +80,7 @@ def test_what_is_settled_is_acknowledged(pull: Pull, broker: PullBroker) -> None
     same = {"ack_action": "ack", "http_status": None, "subscription": subscription, "deliveryAttempt": None}
     for line in lines:
         assert {**line, **same, "retryable": False} == line
-    assert [line["write_kind"] for line in lines] == ["put", "none", "none", "none", "letter", "letter"]
+    assert [line["write_kind"] for line in lines] == ["put", "put", "none", "none", "letter", "letter"]
     document = pulling.document("parcels/p1")
     assert document is not None
     assert document["status"] == "sent"

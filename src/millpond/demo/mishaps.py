@@ -18,6 +18,7 @@ _RECENT_MAX = 200
 # An hour is too late for ticks (TICKS_MAX_LATE_S), and stale for whatever has moved on since.
 _LATE_US = 3_600 * timestamps.SECOND_US
 _TIME_FIELDS = ("ts", "timestamp", "updatedAt", "producedAt")
+_NAME_FIELDS = ("symbol", "service", "signalId", "pipeline_id")
 
 
 class Sent(NamedTuple):
@@ -76,7 +77,7 @@ class Mishaps:
             {"data": b'{"symbol": "SPY", "price": '},
             {"data": _encode({"hello": "world"}), "attributes": {}},
             {"data": _encode({**happening.payload, **dict.fromkeys(_TIME_FIELDS, "yesterday, about noon")})},
-            {"data": _encode({"note": "a producer changed its schema"})},
+            {"data": _encode(dict.fromkeys(_NAME_FIELDS, ["a producer changed its schema"]))},
         ]
         return msgspec.structs.replace(self.publish(happening, now), **self._dice.choice(ways))
 

@@ -37,12 +37,14 @@ class Kind(NamedTuple):
 
 def rank(message: Message, kind: Kind) -> Rank:
     """The message's place in the one total order."""
-    at = happened(message)
-    if at > message.published_at + _FUTURE_MAX:
-        at = message.published_at
+    at = ordered_at(message)
     sequence = -1 if message.fact.sequence is None else message.fact.sequence
     first, second = (sequence, at) if kind.sequence_first else (at, sequence)
     return first, second, message.published_at, message.id
+
+
+def ordered_at(message: Message) -> int:
+    return message.published_at if is_clamped(message) else happened(message)
 
 
 def happened(message: Message) -> int:
@@ -132,7 +134,9 @@ def _own_id(message: Message) -> str:
 
 def _past_tick(message: Message) -> Document:
     kept = to_datetime(message.published_at + _TICKS_KEPT)
-    return {**_common(message, _own_id(message)), "symbol": message.fact.key, "expireAt": kept}
+    fields = {**_common(message, _own_id(message)), "symbol": message.fact.key, "expireAt": kept}
+    # It is ordered by the time it shows, so that one cannot run ahead either.
+    return {**fields, "eventTime": to_datetime(ordered_at(message))}
 
 
 def _bar_id(message: Message) -> str:
