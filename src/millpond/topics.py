@@ -27,10 +27,11 @@ T = TypeVar("T")
 _LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{0,254}", re.ASCII)
 # Where a name may stand, and how that place is called. An unwrapped push has its attributes as headers, whose names
 # are lower-case.
-_NAMES = ("topic", "pubsubTopic", "sourceTopic")
-_ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_NAMES, "pubsubtopic", "sourcetopic"))
-_FIELDS = tuple((name, f"the field {name}") for name in _NAMES)
-_INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _NAMES)
+_IN_ORDER = ("topic", "pubsubTopic", "sourceTopic")
+_NAMES = frozenset(_IN_ORDER)
+_ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_IN_ORDER, "pubsubtopic", "sourcetopic"))
+_FIELDS = tuple((name, f"the field {name}") for name in _IN_ORDER)
+_INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _IN_ORDER)
 _TYPES = tuple((name, f"the attribute {name}") for name in ("event_type", "eventType", "eventtype"))
 # How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
 _ALIKE = 0.75
@@ -143,9 +144,11 @@ class Topics:
         if attributes:
             for name, where in _ATTRIBUTES:
                 yield attributes.get(name), where, True
-        for name, where in _FIELDS:
-            yield outer.get(name), where, True
-        if payload.envelope:
+        # Nearly no payload has one of these names.
+        if not _NAMES.isdisjoint(outer):
+            for name, where in _FIELDS:
+                yield outer.get(name), where, True
+        if payload.envelope and not _NAMES.isdisjoint(payload.payload):
             for name, where in _INNER_FIELDS:
                 yield payload.payload.get(name), where, True
         if rules.subscription_topics:
