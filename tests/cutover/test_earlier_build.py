@@ -126,12 +126,12 @@ def test_verify_names_what_the_rules_changed_and_rebuild_mends_it(tmp_path: Path
 # --- side by side ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def both(
-    firestore_emulator: str, project: str, earlier_source: Path, tmp_path_factory: pytest.TempPathFactory
+    firestore_emulator: str, earlier_source: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, Server]]:
-    """A server of the earlier build and one of this, on the same documents."""
-    environment = {"STORE": "firestore", "FIRESTORE_EMULATOR_HOST": firestore_emulator, "GCP_PROJECT": project}
+    """A server of the earlier build and one of this, on the same documents; each test has documents of its own."""
+    environment = {"STORE": "firestore", "FIRESTORE_EMULATOR_HOST": firestore_emulator, "GCP_PROJECT": "two-builds"}
     with (
         earlier_server(earlier_source, tmp_path_factory.mktemp("earlier"), environment) as earlier,
         Server(tmp_path_factory.mktemp("this"), {**SETTINGS, **environment}) as this,
@@ -146,14 +146,19 @@ def test_this_build_never_takes_a_document_back(
 ) -> None:
     """Messages dealt to one, the other or both: no answer of this build lowers `eventTime`.
 
-    The earlier build goes by its own rule all the while. Once it is gone, what was published during that time is
-    delivered again, as a seek of the subscription does, and the document ends at the newest.
+    The earlier build goes by its own rule all the while. Once it gets no more, what was published during that time
+    is delivered again, as a seek of the subscription does, and the document ends at the newest.
     """
     earlier, this = both
     lots = random.Random(seed)
-    path = f"{collection}/{word}"
+    name = f"{word}-{seed}"
+    path = f"{collection}/dealt-{name}"
     sent: list[tuple[str, int, dict[str, Any]]] = [
-        (f"m{second}", 100 + lots.randrange(60), {"eventId": word, "symbol": "SPY", "ts": at(second), "n": second})
+        (
+            f"{name}-{second}",
+            100 + lots.randrange(60),
+            {"eventId": f"dealt-{name}", "symbol": name, "ts": at(second)},
+        )
         for second in lots.sample(range(90), 24)
     ]
     for message_id, published, payload in sent:
@@ -165,7 +170,6 @@ def test_this_build_never_takes_a_document_back(
             send(this, topic, message_id, published, **payload)
             if document is not None:
                 assert event_time(this, path) >= document["eventTime"]
-    earlier.terminate()
     for message_id, published, payload in lots.sample(sent, len(sent)):
         send(this, topic, message_id, published, **payload)
     newest = max(payload["ts"] for _, _, payload in sent)
