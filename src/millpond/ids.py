@@ -28,6 +28,9 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 @lru_cache(maxsize=4_096)
 def encode_id(*parts: str) -> str:
     """The document id of `parts`, joined by `__`. Refuses empty parts and ids over 1,500 bytes."""
+    if sum(map(len, parts)) > ID_BYTES_MAX:
+        # Before anything walks through what may be megabytes: escaping never makes it shorter.
+        raise _too_long()
     encoded = SEPARATOR.join([_encode_part(part) for part in parts])
     if len(encoded) * 4 > ID_BYTES_MAX and len(encoded.encode()) > ID_BYTES_MAX:
         raise _too_long()
@@ -44,7 +47,7 @@ def encode_name(name: str) -> str:
 
     Escaped ids hold `%` and two hex digits. A name that does so too is escaped, so that no two names share an id.
     """
-    if _is_kept(name):
+    if len(name) <= ID_BYTES_MAX and _is_kept(name):
         if len(name) * 4 > ID_BYTES_MAX and len(name.encode()) > ID_BYTES_MAX:
             raise _too_long()
         return name
@@ -74,7 +77,10 @@ def unescaped_id(encoded: str) -> str | None:
     if _ESCAPE.search(encoded) is None:
         return None
     name = unquote(encoded)
-    kept = encode_name(name)
+    try:
+        kept = encode_name(name)
+    except InvalidEvent:
+        return None
     return kept if kept != encoded and encode_id(name) == encoded else None
 
 

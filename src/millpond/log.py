@@ -24,7 +24,7 @@ from millpond import timestamps
 from millpond._version import __version__
 from millpond.errors import StoreError, kind_of
 from millpond.metrics import Metrics
-from millpond.model import Delivery, Event, Result, ViewResult
+from millpond.model import Delivery, Event, Result, ViewResult, is_blank
 from millpond.settle import Settlement
 
 FLUSH_S = 0.05
@@ -246,7 +246,7 @@ def _schema_version(event: Event) -> Any:
     for fields in (event.payload, event.envelope):
         for name in ("schemaVersion", "schema_version"):
             value = fields.get(name)
-            if isinstance(value, str):
+            if isinstance(value, str) and not is_blank(value):
                 return value[:64]
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return value

@@ -135,6 +135,11 @@ def is_blank(value: Any) -> bool:
     return value is None or (type(value) is str and (not value or value.isspace()))
 
 
+def text_or_none(value: Any) -> str | None:
+    """An optional field as trimmed text; what is neither text nor a number says nothing."""
+    return trimmed(value, "") if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
 def trimmed(value: Any, name: str) -> str | None:
     """A field that must be text, without white space around it; None where it is blank."""
     if type(value) is str:

@@ -117,7 +117,7 @@ class Router:
                 payload=payload.payload,
                 envelope=payload.envelope,
                 attributes=delivery.attributes,
-                event_type=payload.event_type,
+                event_type=payload.event_type or delivery.attributes.get("event_type"),
                 event_id=payload.event_id,
                 source_topic=None if shown == topic else shown,
                 naive_as_utc=self._rules.naive_as_utc,

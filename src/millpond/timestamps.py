@@ -26,8 +26,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 # With an offset, `+01:00` or as many producers write it `+0100`; without one a time is naive.
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:?[0-5]\d)", re.ASCII)
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
-# A year, a time of day or a number: text with one of these is a time that cannot be read, not a word.
-_LIKE_A_TIME = re.compile(r"\d{4}|\d:\d\d|^\s*[+-]?\d[\d.]*\s*$")
+_DIGIT = re.compile(r"\d")
 
 
 def to_datetime(us: int) -> dt.datetime:
@@ -65,8 +64,11 @@ def parse(value: Any, name: str, *, naive_as_utc: bool = False) -> int:
 
 
 def is_no_time(value: Any) -> bool:
-    """Whether this is text that is no time at all ("n/a"), in contrast to a time that cannot be read."""
-    return isinstance(value, str) and _LIKE_A_TIME.search(value) is None
+    """Whether this is text that is no time at all ("n/a").
+
+    Text with a digit in it may be a time that cannot be read; with another in its place the order would be wrong.
+    """
+    return isinstance(value, str) and _DIGIT.search(value) is None
 
 
 def _parse_text(value: str, name: str, *, naive_as_utc: bool) -> int:

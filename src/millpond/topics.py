@@ -33,6 +33,7 @@ _ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_IN_ORDER, "pu
 _FIELDS = tuple((name, f"the field {name}") for name in _IN_ORDER)
 _INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _IN_ORDER)
 _TYPES = tuple((name, f"the attribute {name}") for name in ("event_type", "eventType", "eventtype"))
+_SUBSCRIPTION = "the subscription's name"
 # How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
 _ALIKE = 0.75
 _SLIP = 0.9
@@ -158,7 +159,7 @@ class Topics:
         if attributes:
             for name, where in _TYPES:
                 yield attributes.get(name), where, False
-        yield delivery.subscription, "the subscription's name", False
+        yield delivery.subscription, _SUBSCRIPTION, False
 
     def _may_be_shown(self, name: str) -> bool:
         return name not in self._of_type and _LEGAL.fullmatch(name) is not None
@@ -175,8 +176,8 @@ class Topics:
     def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
         """What was tried, and what may have been meant."""
         tried = self._given(delivery, payload)
-        if delivery.subscription and self._nearest(tried[-1].name) is None:
-            # Every message has one, and few mean a topic by it.
+        if tried and tried[-1].where == _SUBSCRIPTION and self._nearest(tried[-1].name) is None:
+            # Nearly every message has one, and few mean a topic by it.
             tried.pop()
         if not tried:
             return UnroutableEvent(

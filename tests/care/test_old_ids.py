@@ -153,7 +153,9 @@ def test_of_two_the_greater_stamp_stays() -> None:
     assert replaced.writes[0].base == 9
     for stamp in ("5", "6"):
         superseded = planned(Doors(), stamped("5", state="old"), stamped(stamp, state="new"))
-        assert superseded == Move(Moved.SUPERSEDED, [Delete(OLD, 7)])
+        # Written again under its version: if it is deleted meanwhile, the old one must not go as well.
+        kept = Put(NEW, 9, stamped(stamp, state="new"))
+        assert superseded == Move(Moved.SUPERSEDED, [kept, Delete(OLD, 7)])
 
 
 def test_a_document_without_a_stamp_loses_to_one_that_has() -> None:

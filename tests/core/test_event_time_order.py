@@ -157,6 +157,27 @@ def test_each_field_of_an_adopted_signal_is_the_newest_that_names_it(
     assert document["source"]["order"] == "eventTime"
 
 
+@pytest.mark.parametrize("topic", ["market-ticks", "market-bars-1m"])
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_sequence_breaks_ties_with_a_document_from_before(topic: str, stamped: bool) -> None:
+    """An earlier build has it in its stamp, an earlier consumer in its data."""
+    source: dict[str, Any] = {"messageId": "before", "publishedAt": to_datetime(0)}
+    if stamped:
+        source["stamp"] = f"{NOW:017d}.{8:020d}.{NOW:017d}.before"
+    data = {"eventId": "e"} if stamped else {"eventId": "e", "seq": "7"}
+    pond = Pond(None, **SETTINGS)
+    pond.put(f"{TOPICS[topic]}/e", {"eventTime": to_datetime(0), "data": data, "source": source})
+
+    def outcome(message_id: str, publish_s: int, sequence: int) -> str:
+        payload = {"eventId": "e", "ts": as_sent(0), "seq": sequence}
+        (result,) = pond.send(delivery(payload, message_id, publish_s, attributes={"topic": topic}))
+        return str(result.views[-1].outcome)
+
+    assert outcome("before", 0, 7) == "duplicate"
+    assert outcome("lower", 9, 3) == "stale_ignored"
+    assert outcome("greater", 1, 8) == "applied"
+
+
 def test_a_natural_id_goes_by_its_own_rule_again() -> None:
     """A signal that was stored under 002's order is adopted by 001's, where the setting is changed back."""
     pond = Pond(None, **SETTINGS)

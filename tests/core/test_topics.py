@@ -200,6 +200,15 @@ def test_what_cannot_be_routed_says_what_was_tried(
     assert str(item.fault).startswith(text)
 
 
+@pytest.mark.parametrize("subscription", ["projects/p/subscriptions/", "x/", " ", "", "/"])
+def test_a_subscription_without_a_name_is_no_bug_of_ours(subscription: str) -> None:
+    """What was tried is said all the same."""
+    named = Pond().route(delivery({"what": 1}, attributes={"topic": "my-own-topic"}, subscription=subscription))
+    assert str(named.fault).startswith('no view feeds on "my-own-topic" (from the attribute topic)')
+    bare = Pond().route(delivery({"what": 1}, subscription=subscription))
+    assert str(bare.fault).startswith("no topic could be found")
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [

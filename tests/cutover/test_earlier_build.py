@@ -96,9 +96,13 @@ def test_a_sequence_breaks_ties_and_no_more(server: Server) -> None:
 
 
 def test_verify_names_what_the_rules_changed_and_rebuild_mends_it(tmp_path: Path) -> None:
-    """What is the same by both rules is no difference, although its stamp was made by another."""
+    """What is the same by both rules is no difference, although its stamp was made by another, or both took part."""
     path = tmp_path / "millpond.db"
     unpack_file(path)
+    with Server(tmp_path, SETTINGS) as server:
+        update = {"eventId": "signal-1", "symbol": "SPY", "ts": at(90), "state": "new"}
+        assert send(server, "trade-signals", "update", 401, **update) == "applied"
+        assert server.terminate() == 0
 
     def millpond(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -75,9 +75,8 @@ def _plan_both(view: View, old: Snapshot, old_data: Document, new: Snapshot, new
         return _writing(Moved.MERGED, old, new, _merged(view, newest, other))
     if old_is_newer:
         return _writing(Moved.REPLACED, old, new, old_data)
-    assert old.version is not None  # noqa: S101 - the old document is there
-    # The new document needs no precondition: its stamp only grows.
-    return Move(Moved.SUPERSEDED, [Delete(old.ref, old.version)])
+    # Written again as it is: if it was deleted meanwhile, the old one must not go as well.
+    return _writing(Moved.SUPERSEDED, old, new, new_data)
 
 
 def _merged(view: View, newest: Document, other: Document) -> Document:

@@ -77,7 +77,7 @@ class Mishaps:
             {"data": b'{"symbol": "SPY", "price": '},
             {"data": _encode({"hello": "world"}), "attributes": {}},
             {"data": _encode({**happening.payload, **dict.fromkeys(_TIME_FIELDS, "yesterday, about noon")})},
-            {"data": _encode(dict.fromkeys(_NAME_FIELDS, ["a producer changed its schema"]))},
+            {"data": _encode({name: ["a producer changed its schema"] for name in _NAME_FIELDS})},
         ]
         return msgspec.structs.replace(self.publish(happening, now), **self._dice.choice(ways))
 

@@ -69,11 +69,22 @@ def differing_fields(view: View | None, stored: Document, folded: Document) -> l
         ignored |= {"source"}
     if isinstance(view, Merge):
         ignored |= unheld_fields(stored) - folded.keys()
+        if _is_adopted(stored):
+            ignored |= {"source"}
     tolerance = _SUMS_APART if isinstance(view, Tally) else 0.0
     names = sorted((stored.keys() | folded.keys()) - ignored)
     return [
         name for name in names if not same_value(stored.get(name, _ABSENT), folded.get(name, _ABSENT), tolerance)
     ]
+
+
+def _is_adopted(merged: Document) -> bool:
+    """Whether fields of a merged document stand under the stamp they were adopted with, not their events' own."""
+    source = merged.get("source")
+    groups = source.get("stamps") if isinstance(source, dict) else None
+    return isinstance(groups, list) and any(
+        isinstance(group, dict) and group.get("key") is None for group in groups
+    )
 
 
 def _order_of(document: Document) -> Any:

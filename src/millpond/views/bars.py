@@ -13,6 +13,7 @@ from millpond.view import Latest, View, adopted_stamp
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
+    adopt_by_event_time,
     common_fields,
     find_symbol,
     order_time,
@@ -104,7 +105,7 @@ class MinuteBars(Latest):
 
     def adopt(self, document: Document) -> str | None:
         if self._id == "event":
-            return adopted_stamp(document, ("eventTime",), max_future_skew=self._skew)
+            return adopt_by_event_time(document, self._skew)
         source = document.get("source")
         revised = source.get("revisionAt") if isinstance(source, dict) else None
         if revised is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,7 +10,8 @@ from millpond import timestamps
 from millpond.errors import InvalidEvent
 from millpond.model import Document, Event, trimmed
 from millpond.shape import representable
-from millpond.stamp import clamp_event_time
+from millpond.stamp import clamp_event_time, decode_stamp, find_counter
+from millpond.view import adopted_stamp
 
 # 002's preference for an event's time; publish time comes last, for everybody. What is text and no time is passed
 # over: 002's documents need no time of their own.
@@ -30,6 +32,25 @@ def order_time(event: Event, own_time: int | None, max_future_skew: int) -> int:
     """The time that decides under 002's order: the event's own, clamped, or publish time."""
     published = event.publish_time
     return published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
+
+
+def adopt_by_event_time(document: Document, max_future_skew: int) -> str | None:
+    """The stamp of a document from before, under 002's order: `eventTime`, and the sequence that breaks ties."""
+    found = {"eventTime": document.get("eventTime"), "source": document.get("source")}
+    found["sequence"] = _stored_sequence(document)
+    return adopted_stamp(found, ("eventTime",), max_future_skew=max_future_skew, sequence="sequence")
+
+
+def _stored_sequence(document: Document) -> int | None:
+    """An earlier build kept it in its stamp, whatever its rule was; other programs only in what they stored."""
+    source, data = document.get("source"), document.get("data")
+    stamp = source.get("stamp") if isinstance(source, dict) else None
+    if isinstance(stamp, str):
+        with contextlib.suppress(ValueError):
+            return decode_stamp(stamp).sequence
+    fields = data if isinstance(data, dict) else {}
+    known = (document.get("sequence"), fields.get("sequence"), fields.get("seq"))
+    return next((counter for counter in map(find_counter, known) if counter is not None), None)
 
 
 def shown_time(event: Event, *, revised: bool = False) -> int:

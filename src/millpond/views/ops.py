@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, is_blank
+from millpond.model import Document, Event, is_blank, text_or_none
 from millpond.settings import Settings
 from millpond.view import Latest, View, adopted_stamp
 
@@ -39,7 +39,7 @@ class OpsServices(Latest):
 
     def matches(self, payload: Mapping[str, Any]) -> bool:
         service = payload.get("service")
-        return isinstance(service, str) and not is_blank(service) and payload.get("timestamp") is not None
+        return isinstance(service, str) and not is_blank(service) and not is_blank(payload.get("timestamp"))
 
     def key_of(self, event: Event) -> Sequence[str]:
         service = _service_of(event)
@@ -81,11 +81,10 @@ def _status_by_severity(event: Event) -> str:
 
 
 def _version_of(event: Event) -> str:
-    version = event.text("version", "sha", "git_sha", "gitSha")
-    if version is None:
-        envelope_sha = event.envelope.get("git_sha")
-        version = envelope_sha.strip() if isinstance(envelope_sha, str) else None
-    return version or _UNKNOWN
+    payload = event.payload
+    shas = (payload.get("sha"), payload.get("git_sha"), payload.get("gitSha"), event.envelope.get("git_sha"))
+    # A version that is no text is refused; a commit that is none says nothing.
+    return event.text("version") or next(filter(None, map(text_or_none, shas)), _UNKNOWN)
 
 
 def views(settings: Settings) -> list[View]:

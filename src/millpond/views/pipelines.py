@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, trimmed
+from millpond.model import Document, Event, text_or_none, trimmed
 from millpond.settings import Settings
 from millpond.shape import representable
 from millpond.view import Latest, View, adopted_stamp
@@ -36,7 +36,7 @@ class IngestPipelines(Latest):
         return {
             "pipelineId": _pipeline_of(event),
             "env": self._env,
-            "tenantId": event.text("tenant_id", "tenantId", "tenant"),
+            "tenantId": event.text("tenant_id", "tenantId") or text_or_none(event.payload.get("tenant")),
             "status": event.text("status") or "unknown",
             "lastHeartbeatAt": at,
             "updatedAt": at,

@@ -8,7 +8,7 @@ from typing import Any
 from millpond import timestamps
 from millpond.digest import base32_sha256
 from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, is_blank
+from millpond.model import Document, Event, is_blank, text_or_none
 from millpond.settings import Settings
 from millpond.shape import canonical_json
 from millpond.stamp import SEQUENCE_LAST, find_counter, parse_sequence
@@ -16,8 +16,8 @@ from millpond.view import Merge, View, adopted_stamp
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
+    adopt_by_event_time,
     common_fields,
-    find_symbol,
     order_time,
     put_present,
     put_times,
@@ -83,7 +83,7 @@ class TradeSignals(Merge):
         # Only what the payload names: a partial update must not blank what it does not mention.
         put_present(fields, event, _FIELDS)
         put_times(fields, event, "createdAt", "decisionAt")
-        if is_blank(fields.get("symbol")) and (symbol := find_symbol(event)) is not None:
+        if is_blank(fields.get("symbol")) and (symbol := _symbol_of_instrument(event)) is not None:
             fields["symbol"] = symbol
         updated = event.time(*_UPDATED_OR_NOT) if self._by_event else self.time_of(event)
         fields["updatedAt"] = timestamps.to_datetime(event.publish_time if updated is None else updated)
@@ -94,7 +94,7 @@ class TradeSignals(Merge):
 
     def adopt(self, document: Document) -> str | None:
         if self._by_event:
-            stamp = adopted_stamp(document, ("eventTime",), max_future_skew=self._skew, sequence="sequence")
+            stamp = adopt_by_event_time(document, self._skew)
             return None if stamp is None else self.stamp_prefix + stamp
         times = ("updatedAt", "eventTime", "producedAt", "publishedAt")
         return adopted_stamp(document, times, max_future_skew=self._skew, sequence="sequence", sequence_first=True)
@@ -107,7 +107,7 @@ class TradeSignals(Merge):
         envelope_sha = event.envelope.get("git_sha")
         basis: dict[str, Any] = {
             "strategyId": event.text("strategyId", "strategy"),
-            "symbol": event.text("symbol") or find_symbol(event),
+            "symbol": event.text("symbol") or _symbol_of_instrument(event),
             "timeframe": event.text("timeframe"),
             "side": event.text("side", "action"),
             "version": (event.text("modelVersion", "git_sha") or envelope_sha) if self._by_version else None,
@@ -119,6 +119,11 @@ class TradeSignals(Merge):
         if decided is None and event.time(*_UPDATED) is None:
             return event.message_id
         return base32_sha256(canonical_json({**basis, "decisionAt": decided}))
+
+
+def _symbol_of_instrument(event: Event) -> str | None:
+    instrument = event.payload.get("instrument")
+    return text_or_none(instrument.get("symbol")) if isinstance(instrument, dict) else None
 
 
 def _signal_id(event: Event) -> str | None:

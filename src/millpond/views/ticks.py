@@ -11,6 +11,7 @@ from millpond.view import Latest, View, adopted_stamp
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
+    adopt_by_event_time,
     common_fields,
     find_symbol,
     order_time,
@@ -42,8 +43,11 @@ class LatestTicks(Latest):
         self._kept_elsewhere = settings.tick_history
 
     def wants(self, event: Event) -> bool:
-        """A tick of no symbol belongs to the history alone; without a history it is poison, not lost."""
-        return not self._kept_elsewhere or find_symbol(event) is not None
+        """A tick of no symbol belongs to the history alone; without a history it is poison, not lost.
+
+        One that carries a `payload` of its own was not taken out of its envelope, and would be lost in the history.
+        """
+        return not self._kept_elsewhere or find_symbol(event) is not None or "payload" in event.payload
 
     def key_of(self, event: Event) -> Sequence[str]:
         return (symbol_of(event),)
@@ -94,7 +98,7 @@ class TickHistory(Latest):
         return document
 
     def adopt(self, document: Document) -> str | None:
-        return adopted_stamp(document, ("eventTime",), max_future_skew=self._skew)
+        return adopt_by_event_time(document, self._skew)
 
 
 def views(settings: Settings) -> list[View]:
