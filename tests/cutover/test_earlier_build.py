@@ -96,7 +96,7 @@ def test_a_sequence_breaks_ties_and_no_more(server: Server) -> None:
 
 
 def test_verify_names_what_the_rules_changed_and_rebuild_mends_it(tmp_path: Path) -> None:
-    """What is the same by both rules is no difference, although its stamp was made by another, or both took part."""
+    """What is the same by both rules is no difference, although another made its stamp, or both took part."""
     path = tmp_path / "millpond.db"
     unpack_file(path)
     with Server(tmp_path, SETTINGS) as server:
