@@ -148,7 +148,7 @@ class Router:
         stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
         if view.stamp_prefix:
             stamp = view.stamp_prefix + stamp
-        key = logical_key(event, own_time, sequence)
+        key = logical_key(event, view.identity_time_of(event, own_time), sequence)
         collection = view.collection_of(event)
         if type(collection) is not str:
             raise TypeError(f"a collection must be text, not {type(collection).__name__}")

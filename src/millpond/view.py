@@ -117,6 +117,10 @@ class View:
             memo[names] = event.time(names) if isinstance(names, str) else event.time(*names)
         return memo[names]  # type: ignore[no-any-return]
 
+    def identity_time_of(self, event: Event, own_time: int | None) -> int | None:  # noqa: ARG002
+        """The time that tells an event from an honest repetition of it; None where it has none at all."""
+        return own_time
+
     def sequence_of(self, event: Event) -> int | None:
         for name in (self.sequence,) if isinstance(self.sequence, str) else self.sequence:
             value = event.get(name)

@@ -65,6 +65,10 @@ class TradeSignals(Merge):
         given = _signal_id(event) or event.text("id", "dedupeKey", "fingerprint") or event.event_id
         return (given or self._fingerprint(event),)
 
+    def identity_time_of(self, event: Event, own_time: int | None) -> int | None:
+        """When a signal was made does not order its updates, and yet tells a republished one from the next."""
+        return event.time("createdAt") if own_time is None else own_time
+
     def sequence_of(self, event: Event) -> int | None:
         """`sequence`; else `version`, which producers also use for what is no counter (`1.2.0`)."""
         value = event.get("sequence")
