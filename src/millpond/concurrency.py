@@ -1,10 +1,11 @@
-"""Many calls at the same time, but not too many; and calls that block, in threads nobody has to wait for."""
+"""Many calls at the same time, or in a second, but not too many; and calls that block, in threads of their own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -21,6 +22,32 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
             return await call(item)
 
     return await asyncio.gather(*map(one, items), return_exceptions=True)
+
+
+class PerSecond:
+    """Lets so many pass in each second, and counts those it does not."""
+
+    def __init__(self, most: int, clock: Callable[[], float] | None = None) -> None:
+        self.skipped = 0
+        self._most = most
+        self._clock = clock or time.monotonic
+        self._second = self._passed = 0
+
+    def allow(self) -> bool:
+        """Whether this second has room for another; it is counted as passed or skipped."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._passed = second, 0
+        if self._passed >= self._most:
+            self.skipped += 1
+            return False
+        self._passed += 1
+        return True
+
+    def take_skipped(self) -> int:
+        """How many were skipped since this was last asked."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
 
 
 def doubled_s(first_s: float, times: int, max_s: float) -> float:

@@ -76,7 +76,7 @@ def unescaped_id(encoded: str) -> str | None:
     """
     if _ESCAPE.search(encoded) is None:
         return None
-    name = unquote(encoded)
+    name = decode_name(encoded)
     try:
         kept = encode_name(name)
     except InvalidEvent:

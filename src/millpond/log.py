@@ -22,6 +22,7 @@ import msgspec
 
 from millpond import timestamps
 from millpond._version import __version__
+from millpond.concurrency import PerSecond
 from millpond.errors import StoreError, kind_of
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Event, Result, ViewResult, is_blank
@@ -93,7 +94,7 @@ class Log:
         self._sha = os.environ.get("GIT_SHA") or os.environ.get("K_REVISION")
         self._metrics = metrics
         self.onlookers: tuple[Onlooker, ...] = ()
-        self._tries_second = self._tries_written = self._tries_left_out = 0
+        self._failed_tries = PerSecond(FAILED_TRIES_PER_S_MAX)
         self._lines: list[bytes] = []
         self._bytes = 0
         self._encode = msgspec.json.Encoder().encode
@@ -140,7 +141,7 @@ class Log:
             line.event_type = event.event_type[:TEXT_CHARS_MAX] if event.event_type is not None else None
             line.schemaVersion = _schema_version(event)
         if error is not None:
-            line.handler = getattr(error, "view", None)
+            line.handler = result.refused_by
             line.error_type = kind_of(error)
             line.error_code = error.code if isinstance(error, StoreError) else None
             line.error = f"{error}"[:ERROR_CHARS_MAX]
@@ -159,14 +160,8 @@ class Log:
 
     def failed_try(self, error: StoreError, attempt: int, waiting: int) -> None:
         """A read or a commit failed, and `waiting` messages wait for it: seen before any of them is answered."""
-        second = int(time.monotonic())
-        if second != self._tries_second:
-            self._tries_second, self._tries_written = second, 0
-        if self._tries_written >= FAILED_TRIES_PER_S_MAX:
-            self._tries_left_out += 1
+        if not self._failed_tries.allow():
             return
-        self._tries_written += 1
-        left_out, self._tries_left_out = self._tries_left_out, 0
         self.note(
             "WARNING",
             "a call of the store failed",
@@ -176,7 +171,7 @@ class Log:
             error=f"{error}"[:ERROR_CHARS_MAX],
             attempt=attempt,
             messages_waiting=waiting,
-            lines_left_out=left_out,
+            lines_left_out=self._failed_tries.take_skipped(),
         )
 
     def unexpected(self, bug: BaseException) -> None:

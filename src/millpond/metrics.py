@@ -70,11 +70,11 @@ class Metrics:
         for view in result.views:
             self.view_events[view.view, view.outcome] += 1
         # Of a message that a view refused nothing else is known: no view took it.
-        if not result.views and (refused_by := getattr(result.error, "view", None)) is not None:
-            self.view_events[refused_by, result.outcome] += 1
+        if not result.views and result.refused_by is not None:
+            self.view_events[result.refused_by, result.outcome] += 1
 
     def expect_views(self, names: Iterable[str]) -> None:
-        """Begin each view's counters at zero, so that whoever looks for an increase sees the first one."""
+        """Begin each view's counters at zero, so that an increase over a window has the first one."""
         for name in names:
             for outcome in Outcome:
                 self.view_events[name, outcome] += 0

@@ -108,7 +108,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         payload, envelope = self.payload, self.envelope
         for field, in_envelope, passes_over, name in _time_fields(names):
             value = envelope.get(field) if in_envelope else payload.get(field)
-            if value is None or (type(value) is str and (not value or value.isspace())):
+            if value is None or is_blank(value):
                 continue
             try:
                 return timestamps.parse(value, name, naive_as_utc=self.naive_as_utc)
@@ -248,6 +248,11 @@ class Result(msgspec.Struct, frozen=True):
     def settled(self) -> bool:
         """Whether the store holds what makes an acknowledgement right."""
         return self.buried or (self.outcome is not Outcome.RETRY and self.outcome is not Outcome.POISON)
+
+    @property
+    def refused_by(self) -> str | None:
+        """The view whose refusal or bug is the error; None where there is none, or no view was asked."""
+        return getattr(self.error, "view", None)
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):

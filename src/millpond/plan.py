@@ -30,7 +30,7 @@ from millpond.receipts import Receipts, content_mark
 from millpond.route import Item, Letter, Target
 from millpond.shape import same_value
 from millpond.stamp import decode_stamp
-from millpond.stored_stamps import field_holders, grouped, stamp_and_key
+from millpond.stored_stamps import field_holders, merged_source, stamp_and_key
 from millpond.view import Latest, Merge, Tally
 
 # What a copy of an event may change and still say nothing new.
@@ -214,13 +214,9 @@ def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict
     for name in won:
         holders[name] = mine
     newest = current is None or stored is None or target.stamp > stored
-    held = (current or {}).get("source")
-    source = dict(target.source) if newest else {**(held if isinstance(held, dict) else {}), "stamp": stored}
-    # All of its stamps are by this view's rule now, whoever wrote it before.
-    source.pop("order", None)
-    source.update({"order": target.view.order} if target.view.order else {}, stamps=grouped(holders))
-    document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
     winner = target.stamp if newest else stored
+    source = merged_source(target.view, target.source if newest else (current or {}).get("source"), winner, holders)
+    document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
     document = _stamped_now(target, document, now)
     if same_event:
         return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, winner)

@@ -7,6 +7,7 @@ compared: a document that another rule stamped is adopted from its fields, like 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from millpond.errors import ViewError
 from millpond.model import Document
@@ -49,7 +50,17 @@ def field_holders(view: View, current: Document | None) -> dict[str, Document]:
     return {name: {"stamp": adopted, "key": None} for name in current if name not in {"source", "ingestedAt"}}
 
 
-def grouped(holders: Mapping[str, Document]) -> list[Document]:
+def merged_source(view: View, source: Any, stamp: str | None, holders: Mapping[str, Document]) -> Document:
+    """The `source` of a merged document under `stamp`: all of its stamps are by this view's rule now.
+
+    `source` is that of the event or document the stamp is of, which another rule may have stamped before.
+    """
+    kept = {name: value for name, value in source.items() if name != "order"} if isinstance(source, dict) else {}
+    order = {"order": view.order} if view.order else {}
+    return {**kept, "stamp": stamp, **order, "stamps": _grouped(holders)}
+
+
+def _grouped(holders: Mapping[str, Document]) -> list[Document]:
     """One entry per stamp with the fields it holds: a document names each stamp once, not once a field."""
     groups: dict[str, Document] = {}
     for name in sorted(holders):

@@ -16,6 +16,14 @@ from cutover.earlier import apply_service, apply_stream, time_of
 
 # The ids 000 and 002 used.
 OLD_IDS = {"OPS_SERVICE_ID": "service", "BARS_ID": "event", "SIGNALS_ID": "event", "RECEIPTS": "message"}
+STREAMS = pytest.mark.parametrize(
+    ("topic", "collection"),
+    [
+        ("market-ticks", "market_ticks"),
+        ("market-bars-1m", "market_bars_1m"),
+        ("trade-signals", "trade_signals"),
+    ],
+)
 
 
 def at(second: int) -> str:
@@ -75,14 +83,7 @@ def test_a_service_is_adopted(client: firestore.Client, server: Server) -> None:
     assert apply_service(client, "m7", at(7), heartbeat(7, "newer")) == "duplicate_message_noop"
 
 
-@pytest.mark.parametrize(
-    ("topic", "collection"),
-    [
-        ("market-ticks", "market_ticks"),
-        ("market-bars-1m", "market_bars_1m"),
-        ("trade-signals", "trade_signals"),
-    ],
-)
+@STREAMS
 def test_a_stream_is_adopted(client: firestore.Client, server: Server, topic: str, collection: str) -> None:
     """The same document, under the same id: older changes nothing, newer replaces what it names."""
     payload = {"eventId": "e1", "symbol": "SPY", "ts": at(5), "producedAt": at(5), "price": 5}
@@ -97,14 +98,7 @@ def test_a_stream_is_adopted(client: firestore.Client, server: Server, topic: st
     assert document["eventTime"] == time_of(at(6))
 
 
-@pytest.mark.parametrize(
-    ("topic", "collection"),
-    [
-        ("market-ticks", "market_ticks"),
-        ("market-bars-1m", "market_bars_1m"),
-        ("trade-signals", "trade_signals"),
-    ],
-)
+@STREAMS
 def test_a_stream_is_adopted_by_its_event_time_alone(
     client: firestore.Client, server: Server, topic: str, collection: str
 ) -> None:

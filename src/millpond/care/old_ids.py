@@ -13,7 +13,7 @@ from typing import NamedTuple
 from millpond.errors import ViewError
 from millpond.ids import unescaped_id
 from millpond.model import Delete, Document, Put, Ref, Snapshot, Write
-from millpond.stored_stamps import field_holders, grouped, stamp_and_key
+from millpond.stored_stamps import field_holders, merged_source, stamp_and_key
 from millpond.view import Merge, Tally, View
 
 _NO_STAMP = "neither document has a stamp, so which is newer is unknown: delete one of them"
@@ -88,13 +88,7 @@ def _merged(view: View, newest: Document, other: Document) -> Document:
             holders[name] = holder
             if name in other:
                 document[name] = other[name]
-    source = newest.get("source")
-    stamped = {**(source if isinstance(source, dict) else {}), "stamp": stamp_and_key(view, newest)[0]}
-    # The stamps are by the view's rule now, whichever rule the stored source went by.
-    stamped.pop("order", None)
-    if view.order:
-        stamped["order"] = view.order
-    document["source"] = {**stamped, "stamps": grouped(holders)}
+    document["source"] = merged_source(view, newest.get("source"), stamp_and_key(view, newest)[0], holders)
     return document
 
 

@@ -7,7 +7,6 @@ document is not checkable, and never called wrong.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
@@ -64,7 +63,7 @@ def differing_fields(view: View | None, stored: Document, folded: Document) -> l
     merged document, what no event has given was there before.
     """
     ignored = _OWN_CLOCK | ({"source"} if isinstance(view, Tally) else set())
-    if _order_of(stored) != _order_of(folded):
+    if _source_of(stored).get("order") != _source_of(folded).get("order"):
         # Written by a build that ordered them by another rule: that one's stamp is no fault.
         ignored |= {"source"}
     if isinstance(view, Merge):
@@ -80,22 +79,20 @@ def differing_fields(view: View | None, stored: Document, folded: Document) -> l
 
 def _is_adopted(merged: Document) -> bool:
     """Whether fields of a merged document stand under the stamp they were adopted with, not their events' own."""
-    source = merged.get("source")
-    groups = source.get("stamps") if isinstance(source, dict) else None
+    groups = _source_of(merged).get("stamps")
     return isinstance(groups, list) and any(
         isinstance(group, dict) and group.get("key") is None for group in groups
     )
 
 
-def _order_of(document: Document) -> Any:
+def _source_of(document: Document) -> Document:
     source = document.get("source")
-    return source.get("order") if isinstance(source, dict) else None
+    return source if isinstance(source, dict) else {}
 
 
 def unheld_fields(merged: Document) -> set[str]:
     """Fields of a merged document that no event gave: somebody else's, from before."""
-    source = merged.get("source")
-    groups = source.get("stamps") if isinstance(source, dict) else None
+    groups = _source_of(merged).get("stamps")
     if not isinstance(groups, list):
         return set()
     held = {name for group in groups if isinstance(group, dict) for name in group.get("fields") or ()}
@@ -104,8 +101,7 @@ def unheld_fields(merged: Document) -> set[str]:
 
 def counted_events(tally: Document) -> int | None:
     """How many events a tally says it has counted."""
-    source = tally.get("source")
-    events = source.get("events") if isinstance(source, dict) else None
+    events = _source_of(tally).get("events")
     return events if isinstance(events, int) else None
 
 

@@ -15,8 +15,8 @@ from millpond.views.common import (
     EVENT_TIMES,
     adopt_by_event_time,
     common_fields,
+    fields_by_event,
     find_symbol,
-    order_time,
     put_numbers,
     put_times,
     shown_time,
@@ -94,8 +94,7 @@ class MinuteBars(Latest):
 
     def _of_event(self, event: Event) -> Document:
         """002's: what it is about is there as far as the event says it."""
-        document = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
-        put_times(document, event, "producedAt?", "publishedAt?")
+        document = fields_by_event(event, self.id_of(event), self.time_of(event), self._skew)
         symbol, minute = find_symbol(event), _find_minute(event)
         if symbol is not None:
             document["symbol"] = symbol

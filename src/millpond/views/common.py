@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from millpond import timestamps
 from millpond.errors import InvalidEvent
@@ -26,12 +26,6 @@ _SHOWN_TIMES: Final = (
 )
 # The name of 002's order in `source.order`: `eventTime` decides, and a sequence only breaks ties.
 BY_EVENT_TIME: Final = "eventTime"
-
-
-def order_time(event: Event, own_time: int | None, max_future_skew: int) -> int:
-    """The time that decides under 002's order: the event's own, clamped, or publish time."""
-    published = event.publish_time
-    return published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
 
 
 def adopt_by_event_time(document: Document, max_future_skew: int) -> str | None:
@@ -71,6 +65,15 @@ def common_fields(event: Event, doc_id: str, event_time: int) -> Document:
     return document
 
 
+def fields_by_event(event: Event, doc_id: str, own_time: int | None, max_future_skew: int) -> Document:
+    """The common fields of 002's documents: `eventTime` is the time that decides, and no other time is required."""
+    published = event.publish_time
+    decides = published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
+    document = common_fields(event, doc_id, decides)
+    put_times(document, event, "producedAt?", "publishedAt?")
+    return document
+
+
 def put_times(document: Document, event: Event, *names: str) -> None:
     """Copy the times that are present, as times; a `?` after a name leaves out text that is no time."""
     for name in names:
@@ -99,13 +102,15 @@ def find_symbol(event: Event) -> str | None:
     """`symbol`, else `instrument.symbol`, in upper case, so that `spy` and `SPY` are one instrument."""
     memo = event.memo
     if "symbol" not in memo:
-        symbol = event.text("symbol")
-        if symbol is None:
-            instrument = event.payload.get("instrument")
-            if isinstance(instrument, dict):
-                symbol = trimmed(instrument.get("symbol"), "instrument.symbol")
+        symbol = event.text("symbol") or trimmed(instrument_symbol(event), "instrument.symbol")
         memo["symbol"] = symbol.upper() if symbol is not None else None
     return memo["symbol"]  # type: ignore[no-any-return]
+
+
+def instrument_symbol(event: Event) -> Any:
+    """`instrument.symbol` as it was sent; None where there is none."""
+    instrument = event.payload.get("instrument")
+    return instrument.get("symbol") if isinstance(instrument, dict) else None
 
 
 def symbol_of(event: Event) -> str:

@@ -18,7 +18,8 @@ from millpond.views.common import (
     EVENT_TIMES,
     adopt_by_event_time,
     common_fields,
-    order_time,
+    fields_by_event,
+    instrument_symbol,
     put_present,
     put_times,
     shown_time,
@@ -76,8 +77,7 @@ class TradeSignals(Merge):
 
     def fields(self, event: Event) -> Document:
         if self._by_event:
-            fields = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
-            put_times(fields, event, "producedAt?", "publishedAt?")
+            fields = fields_by_event(event, self.id_of(event), self.time_of(event), self._skew)
         else:
             fields = common_fields(event, self.id_of(event), shown_time(event))
             put_times(fields, event, "producedAt", "publishedAt")
@@ -87,7 +87,7 @@ class TradeSignals(Merge):
         # Only what the payload names: a partial update must not blank what it does not mention.
         put_present(fields, event, _FIELDS)
         put_times(fields, event, "createdAt", "decisionAt")
-        if is_blank(fields.get("symbol")) and (symbol := _symbol_of_instrument(event)) is not None:
+        if is_blank(fields.get("symbol")) and (symbol := text_or_none(instrument_symbol(event))) is not None:
             fields["symbol"] = symbol
         updated = event.time(*_UPDATED_OR_NOT) if self._by_event else self.time_of(event)
         fields["updatedAt"] = timestamps.to_datetime(event.publish_time if updated is None else updated)
@@ -111,7 +111,7 @@ class TradeSignals(Merge):
         envelope_sha = event.envelope.get("git_sha")
         basis: dict[str, Any] = {
             "strategyId": event.text("strategyId", "strategy"),
-            "symbol": event.text("symbol") or _symbol_of_instrument(event),
+            "symbol": event.text("symbol") or text_or_none(instrument_symbol(event)),
             "timeframe": event.text("timeframe"),
             "side": event.text("side", "action"),
             "version": (event.text("modelVersion", "git_sha") or envelope_sha) if self._by_version else None,
@@ -123,11 +123,6 @@ class TradeSignals(Merge):
         if decided is None and event.time(*_UPDATED) is None:
             return event.message_id
         return base32_sha256(canonical_json({**basis, "decisionAt": decided}))
-
-
-def _symbol_of_instrument(event: Event) -> str | None:
-    instrument = event.payload.get("instrument")
-    return text_or_none(instrument.get("symbol")) if isinstance(instrument, dict) else None
 
 
 def _signal_id(event: Event) -> str | None:

@@ -12,11 +12,9 @@ from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
     adopt_by_event_time,
-    common_fields,
+    fields_by_event,
     find_symbol,
-    order_time,
     put_numbers,
-    put_times,
     symbol_of,
 )
 
@@ -90,8 +88,7 @@ class TickHistory(Latest):
         return (event.event_id or event.message_id,)
 
     def document(self, event: Event) -> Document:
-        document = common_fields(event, self.id_of(event), order_time(event, self.time_of(event), self._skew))
-        put_times(document, event, "producedAt?", "publishedAt?")
+        document = fields_by_event(event, self.id_of(event), self.time_of(event), self._skew)
         symbol = find_symbol(event)
         if symbol is not None:
             document["symbol"] = symbol

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from millpond import timestamps
+from millpond.concurrency import PerSecond
 from millpond.log import ERROR_CHARS_MAX, TEXT_CHARS_MAX
 from millpond.model import Delivery, Result
 from millpond.watch.mailbox import Mailbox, frame
@@ -86,32 +87,22 @@ class Tail:
     def __init__(self, wanted: Wanted, clock: Callable[[], float] = time.monotonic) -> None:
         self.mailbox = Mailbox()
         self._wanted = wanted
-        self._clock = clock
-        self._second = 0
-        self._shown = 0
-        self._skipped = 0
+        self._pace = PerSecond(TAIL_PER_S_MAX, clock)
 
     def wants(self, result: Result) -> bool:
         return self._wanted.matches(result)
 
     def has_time(self) -> bool:
         """Whether this second may show another; it is counted as shown or skipped."""
-        second = int(self._clock())
-        if second != self._second:
-            self._second, self._shown = second, 0
-        if self._shown >= TAIL_PER_S_MAX:
-            self._skipped += 1
-            return False
-        self._shown += 1
-        return True
+        return self._pace.allow()
 
     def show(self, content: bytes) -> None:
         if not self.mailbox.put(content):
-            self._skipped += 1
+            self._pace.skipped += 1
 
     def take_skipped(self) -> bytes:
         """A frame that says how many were left out since the last one; empty if none was."""
-        skipped, self._skipped = self._skipped, 0
+        skipped = self._pace.take_skipped()
         return frame("skipped", {"n": skipped}) if skipped else b""
 
 

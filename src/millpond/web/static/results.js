@@ -3,8 +3,7 @@
 import { html } from "./dom.js";
 import { whole } from "./format.js";
 import { chip, OUTCOMES } from "./marks.js";
-import { toDocument } from "./routes.js";
-import { scrollBox, tableHead } from "./table.js";
+import { documentLinks, scrollBox, tableHead } from "./table.js";
 import { mono, said } from "./text.js";
 
 const SHOWN_MAX = 100;
@@ -28,7 +27,7 @@ export function resultTable(results) {
     html("th", { scope: "row" }, mono(result.id, 60)),
     html("td", chip(result.outcome)),
     html("td", said(result.reason ?? "", 60), result.error && html("span.error", said(result.error, 200))),
-    html("td", (result.views ?? []).filter((view) => view.doc).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 60))))));
+    html("td", documentLinks(result.views, 60))));
   const left = results.length - rows.length;
   return [
     html("div.low", scrollBox("Result of each letter",

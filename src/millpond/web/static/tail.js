@@ -5,9 +5,9 @@ import { html, render } from "./dom.js";
 import { clock, seconds, whole } from "./format.js";
 import { chip, OUTCOMES, wordOf } from "./marks.js";
 import { live } from "./live.js";
-import { to, toDocument, toEvent } from "./routes.js";
+import { to, toEvent } from "./routes.js";
 import { eventsOf } from "./stream.js";
-import { scrollBox, tableHead } from "./table.js";
+import { documentLinks, scrollBox, tableHead } from "./table.js";
 import { mono, said, visible } from "./text.js";
 
 const SHOWN_MAX = 200;
@@ -141,7 +141,7 @@ function row(item) {
       item.eventId && html("span.error", mono(item.eventId, 40))),
     html("td", item.topic ? said(item.topic, 40) : html("span.note", "none")),
     html("td.docs",
-      (item.views ?? []).filter((view) => view.doc).map((view) => html("a.doc", { href: toDocument(view.doc) }, mono(view.doc, 50))),
+      documentLinks(item.views, 50),
       item.error && html("span.error", said(item.error, 120))),
     html("td.number", seconds(item.latencyMs === null ? null : item.latencyMs / 1e3)));
 }
