@@ -15,21 +15,19 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Protocol
 
-import msgspec
-
 from millpond import timestamps
 from millpond.batch import Batches
 from millpond.errors import Overloaded, StoreError, ViewError, WriteRefused
+from millpond.line import SHUTTING_DOWN, Line
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.ports import Store
-from millpond.receipts import Receipts
 from millpond.route import Fault, Item, Letter, Router
+from millpond.rules import EngineRules
 from millpond.ticket import Arrival, Done, Ticket, weigh
 
 # So long, while every turn of the event loop brings more messages, a commit is put off for their sake.
 GATHER_S = 0.005
-ROOM_BYTES_MAX = 64 * 1024 * 1024
 DRAIN_S = 5.0
 # And then so long for calls that were under way.
 DRAIN_GRACE_S = 1.5
@@ -46,29 +44,6 @@ class Undertaker(Protocol):
     async def write_letter(self, item: Item, fault: Fault) -> Letter: ...
 
     async def close(self) -> None: ...
-
-
-class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings the engine depends on. Times in seconds unless named otherwise."""
-
-    queue_size: int = 64
-    batches_in_flight_max: int = 8
-    retry_attempts_max: int = 6
-    retry_backoff_initial_s: float = 0.25
-    retry_backoff_max_s: float = 6.0
-    retry_total_max_s: float = 8.0
-    view_error_park_after_s: float = 3600.0
-    poison_policy: str = "auto"
-    # Whether a message the store denies access for is buried instead of retried; needs letters outside the store.
-    bury_when_denied: bool = False
-    receipts: Receipts = Receipts()
-    # No settings: they follow from what a commit of Firestore's may hold, and from the memory there is.
-    room_bytes_max: int = ROOM_BYTES_MAX
-    batch_count_max: int = 500
-    batch_bytes_max: int = 3 * 1024 * 1024
-    # More waiting than this is taken in two lanes, where the store takes several commits at once.
-    lanes_from: int = 128
-    cache_entries_max: int = 10_000
 
 
 class Engine:
@@ -94,6 +69,7 @@ class Engine:
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
+        self._line = Line(rules.room_bytes_max)
         self._busy: set[Ref] = set()
         self._reserved: frozenset[Ref] = frozenset()
         # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.
@@ -112,33 +88,46 @@ class Engine:
     def accepting(self) -> bool:
         return not self._closing
 
-    async def handle(self, delivery: Delivery, *, replay: bool = False, bury: bool = True) -> Result:
-        """What became of the delivery, durably. Raises Overloaded, at once, when there is no room."""
+    async def handle(
+        self, delivery: Delivery, *, replay: bool = False, bury: bool = True, wait: bool = False
+    ) -> Result:
+        """What became of the delivery, durably. Raises Overloaded, at once, if it need not wait for room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def done(result: Result) -> None:
             if not future.done():
                 future.set_result(result)
 
-        self.submit(delivery, done, replay=replay, bury=bury)
+        self.submit(delivery, done, replay=replay, bury=bury, wait=wait)
         return await future
 
-    def submit(self, delivery: Delivery, done: Done, *, replay: bool = False, bury: bool = True) -> None:
-        """Take the delivery and call `done` with what became of it. Raises Overloaded when there is no room.
+    def submit(
+        self, delivery: Delivery, done: Done, *, replay: bool = False, bury: bool = True, wait: bool = False
+    ) -> None:
+        """Take the delivery and call `done` with what became of it.
+
+        If there is no room: raises Overloaded, unless the delivery may `wait` for some; after ROOM_WAIT_S without,
+        `done` is called with the same refusal.
 
         Without a coroutine on purpose: at thousands of messages a second a task for each would cost as much
         as deciding what becomes of it.
         """
         if self._closing:
-            done(Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down")))
+            done(SHUTTING_DOWN)
             return
-        if self._is_full():
+        arrival = Arrival(delivery, done, replay, bury, weigh(delivery))
+        if self._line or self._is_full():
             self._pump()
-            if self._is_full():
-                raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
-        weight = weigh(delivery)
-        self._arrived.append(Arrival(delivery, done, replay, bury, weight))
-        self._room_bytes += weight
+            # Nobody overtakes those who wait already.
+            if self._line or self._is_full():
+                if not (wait and self._line.join(arrival)):
+                    raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
+                return
+        self._let_in(arrival)
+
+    def _let_in(self, arrival: Arrival) -> None:
+        self._arrived.append(arrival)
+        self._room_bytes += arrival.weight
         self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -203,6 +192,8 @@ class Engine:
 
         def dug(task: asyncio.Task[None]) -> None:
             self._room_bytes -= self._digging.pop(task).weight
+            if self._line:
+                self._pump_soon()
             if not task.cancelled() and (bug := task.exception()) is not None:
                 self.report(bug)
 
@@ -261,6 +252,8 @@ class Engine:
         """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
+        # They were not accepted yet.
+        self._line.refuse_all(SHUTTING_DOWN)
         self._admit()
         for ticket in chain(self._room, self._digging.values(), *self._running.values()):
             ticket.deadline = min(ticket.deadline, deadline)
@@ -289,6 +282,11 @@ class Engine:
         self._pump_due = False
         if self._arrived:
             self._admit()
+        self._start_batches()
+        while self._line and not self._is_full():
+            self._let_in(self._line.pop())
+
+    def _start_batches(self) -> None:
         while self._room and len(self._running) < self._in_flight_max:
             tickets = self._take()
             if not tickets:
@@ -344,7 +342,7 @@ class Engine:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        if self.waiting:
+        if self.waiting or self._line:
             self._pump_soon()
         if not task.cancelled() and (bug := task.exception()) is not None:
             self.report(bug)

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from millpond import timestamps
-from millpond.engine import EngineRules
 from millpond.errors import SettingsError
 from millpond.receipts import Receipts
 from millpond.route import RouteRules
+from millpond.rules import EngineRules
 from millpond.settings_table import TABLE
 from millpond.topics import TopicRules
 
@@ -37,6 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     push_service_account: str | None
     push_unauthenticated: str
     push_certs_url: str
+    http_connections_max: int
+    http_bodies_mib: int
     gcp_project: str
     env: str
     system_events_topic: str

@@ -44,6 +44,18 @@ TABLE: tuple[Setting, ...] = (
         "Whether to listen off loopback without PUSH_AUDIENCE.",
     ),
     Setting("PUSH_CERTS_URL", GOOGLE_CERTS_URL, parse.certs_url, "Where the keys that sign tokens are published."),
+    Setting(
+        "HTTP_CONNECTIONS_MAX",
+        "2000",
+        parse.whole(1, 1_000_000),
+        "Connections at once; at the limit slow and idle ones make way, then new ones get 503.",
+    ),
+    Setting(
+        "HTTP_BODIES_MIB",
+        "64",
+        parse.whole(1, 65_536),
+        "MiB of request bodies in memory at once; beyond that they are not read, and 429 after a second.",
+    ),
     Setting("GCP_PROJECT", "local", parse.project, "Google Cloud project of Firestore and Pub/Sub."),
     Setting("ENV", "dev", parse.text(), "Environment, part of document ids: prod, staging, …"),
     Setting("SYSTEM_EVENTS_TOPIC", "system.events", parse.text(), "Topic of system events."),

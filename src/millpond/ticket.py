@@ -33,6 +33,9 @@ class Arrival(msgspec.Struct, frozen=True):
     # About how many bytes it costs until it is settled.
     weight: int
 
+    def answer(self, result: Result) -> None:
+        call(self.done, result)
+
 
 class Ticket:
     """One delivery waiting for its outcome; `done` is called once, with it."""
@@ -64,12 +67,16 @@ class Ticket:
     def settle(self, result: Result) -> None:
         if self.done is not None:
             done, self.done = self.done, None
-            try:
-                done(result)
-            except Exception as error:  # noqa: BLE001 - one caller's trouble must not reach the batch's others
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": "answering a message failed", "exception": error}
-                )
+            call(done, result)
+
+
+def call(done: Done, result: Result) -> None:
+    try:
+        done(result)
+    except Exception as error:  # noqa: BLE001 - one caller's trouble must not reach the batch's others
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "answering a message failed", "exception": error}
+        )
 
 
 def weigh(delivery: Delivery) -> int:

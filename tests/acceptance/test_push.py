@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
+import sqlite3
+import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -294,29 +298,43 @@ def test_a_payload_that_only_looks_like_an_envelope(server: Server) -> None:
 
 
 @contextlib.contextmanager
+def held_up(store: Path) -> Iterator[None]:
+    """While another process holds the file's write lock, no commit succeeds."""
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
 def connections(server: Server, count: int) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(server.connect()) for _ in range(count)]
 
 
 def test_backpressure(start: Start) -> None:
-    """When no more may wait, a message is answered 429, logged at ERROR, and applied when it comes again."""
+    """A queue that stays full is answered 429 after a second, logged at ERROR; what was refused is not stored."""
     server = start(CONSUMER_QUEUE_SIZE="1")
     server.put_up_fence()
     answers: dict[str, Answer] = {}
-    for burst in range(20):
-        with connections(server, 40) as opened:
+    with connections(server, 40) as opened:
+        with held_up(server.store):
             for number, connection in enumerate(opened):
-                message_id = f"burst-{burst}-{number}"
+                message_id = f"burst-{number}"
                 body = json.dumps(
                     push_body({"service": message_id, "timestamp": T0}, message_id=message_id)
                 ).encode()
                 head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
                 connection.sendall(head.encode() + body)
-            for number, connection in enumerate(opened):
-                answers[f"burst-{burst}-{number}"] = read_answer(connection)
-        if any(answer.status == 429 for answer in answers.values()):
-            break
+            began = time.monotonic()
+            select.select(opened, (), (), 5)
+            assert 0.8 < time.monotonic() - began < 3
+            # Until everyone in the line was refused.
+            time.sleep(0.5)
+            answered, (), () = select.select(opened, (), (), 0)
+        for number, connection in enumerate(opened):
+            answers[f"burst-{number}"] = read_answer(connection)
+        assert len(answered) == 38
     refused = {message_id: answer for message_id, answer in answers.items() if answer.status == 429}
     assert {answer.status for answer in answers.values()} == {200, 429}
     lines = {line["messageId"]: line for line in map(json.loads, server.fence())}

@@ -17,11 +17,11 @@ from google.cloud.pubsub_v1.subscriber.exceptions import (  # type: ignore[impor
 )
 
 from millpond import settings
-from millpond.engine import ROOM_BYTES_MAX
 from millpond.errors import AccessDenied, InvalidEvent, Unavailable, WriteRefused
 from millpond.ingress import pull
 from millpond.ingress.pull import Puller, Stream, to_delivery
 from millpond.model import Delivery, Outcome, Result
+from millpond.rules import ROOM_BYTES_MAX
 from millpond.service import Service
 from millpond.settle import Settlement, settle_pull
 from millpond.stores.memory import MemoryStore

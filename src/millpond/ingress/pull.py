@@ -24,10 +24,10 @@ from google.cloud.pubsub_v1.subscriber.scheduler import Scheduler  # type: ignor
 from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-untyped]
 
 from millpond import timestamps
-from millpond.engine import ROOM_BYTES_MAX
 from millpond.errors import InternalError, MillpondError, Overloaded
 from millpond.gcp import error_text
 from millpond.model import Delivery, Outcome, Result
+from millpond.rules import ROOM_BYTES_MAX
 from millpond.service import Service
 from millpond.settle import ACK, settle_pull
 

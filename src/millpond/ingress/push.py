@@ -1,8 +1,8 @@
 """`POST /pubsub/push`: a request in, the engine, a JSON answer out. Nothing else on the hot path.
 
 The endpoint is a callback; as an ASGI application it serves every kind of HTTP request, and `web/direct.py` calls
-it straight from the connection for the plain ones, which are nearly all. Where there is a guard, nothing of a
-request is looked at before its token was verified.
+it straight from the connection for the plain ones, which are nearly all. If there is a guard, a request's body is
+not read before its token was verified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 RETRY_AFTER_S = 1
-# Requests that wait for certificates, each with its body in memory.
+# Requests that wait for certificates, each with what came along with its headers.
 CHECKS_MAX = 256
 _JSON = (b"content-type", b"application/json")
 # What some refusals must say besides why.
@@ -100,38 +100,45 @@ class PushEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The endpoint as an ASGI application."""
-        body = await _read_body(receive)
-        if body is None:
-            return
         answered: asyncio.Future[tuple[int, Headers, bytes]] = asyncio.get_running_loop().create_future()
 
         def respond(status: int, headers: Headers, answer: bytes) -> None:
             if not answered.done():
                 answered.set_result((status, headers, answer))
 
-        self.accept(scope["method"], scope["headers"], body, respond)
+        if await self._is_allowed(scope["headers"], respond):
+            body = await _read_body(receive)
+            if body is None:
+                return
+            self.accept(scope["method"], scope["headers"], body, respond)
+            del body
         status, headers, answer = await answered
         headers = [_JSON, (b"content-length", b"%d" % len(answer)), *headers]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
-        """The endpoint without a coroutine: `respond` is called now or when the message is settled."""
-        started = time.perf_counter()
-        guard = self.guard
-        if guard is not None:
-            authorization = _only(headers, b"authorization")
-            if not guard.knows(authorization):
-                take = partial(self._take, method, headers, body, respond, started)
-                self._check(guard, authorization, take, partial(self._answer, None, started, respond))
-                return
-        self._take(method, headers, body, respond, started)
+    async def _is_allowed(self, headers: Headers, respond: Respond) -> bool:
+        """Whether the token is good; if not, the request is answered, and its body not read."""
+        if self.knows(headers):
+            return True
+        allowed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def _check(
-        self, guard: PushGuard, authorization: bytes, take: Callable[[], None], refuse: Callable[[Result], None]
-    ) -> None:
-        """Have the token verified, and go on with its request only then."""
-        if len(self._checks) >= CHECKS_MAX:
+        def refuse(status: int, headers: Headers, answer: bytes) -> None:
+            respond(status, headers, answer)
+            allowed.set_result(False)
+
+        self.verify(headers, lambda: allowed.set_result(True), refuse)
+        return await allowed
+
+    def knows(self, headers: Headers) -> bool:
+        """Whether the request may be read: there is no guard, or it knows the token."""
+        return self.guard is None or self.guard.knows(_only(headers, b"authorization"))
+
+    def verify(self, headers: Headers, go_on: Callable[[], None], respond: Respond) -> None:
+        """Have the token verified: then call `go_on`, or answer why not. Only if it is not known."""
+        guard, authorization = self.guard, _only(headers, b"authorization")
+        refuse = partial(self._answer, None, time.perf_counter(), respond)
+        if guard is None or len(self._checks) >= CHECKS_MAX:
             error = Overloaded(f"{CHECKS_MAX} requests wait for their tokens to be verified")
             refuse(Result(Outcome.RETRY, error.reason, error=error))
             return
@@ -144,17 +151,19 @@ class PushEndpoint:
             except Exception as bug:  # noqa: BLE001 - whatever it is, nobody has shown to be the broker
                 refuse(Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug)))
             else:
-                take()
+                go_on()
 
         task = asyncio.get_running_loop().create_task(check())
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
 
-    def _take(self, method: str, headers: Headers, body: bytes, respond: Respond, started: float) -> None:
+    def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
+        """Take a request whose token is good: `respond` is called now or when the message is settled."""
+        started = time.perf_counter()
         delivery: Delivery | None = None
         try:
             delivery = _decode(method, headers, body)
-            self._engine.submit(delivery, partial(self._answer, delivery, started, respond))
+            self._engine.submit(delivery, partial(self._answer, delivery, started, respond), wait=True)
             return
         except Overloaded as error:
             result = Result(Outcome.RETRY, error.reason, error=error)

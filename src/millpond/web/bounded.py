@@ -3,6 +3,8 @@
     headers over 32 KiB             431
     bodies over 14 MiB              413, before they are read
     a request not complete in 20 s  408
+    no place for its body           429, after a short wait in which it is not read (bodies.py)
+    too many connections            503 for a slow one (connections.py)
     not HTTP at all                 400
 
 A refusal closes the connection, but lingers: closing with unread bytes in the socket would reset it, and the
@@ -12,28 +14,70 @@ client would never see why. Checked here, once a second and by counting, so that
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from millpond.errors import Overloaded
+from millpond.ingress.push import RETRY_AFTER_S
+from millpond.web.bodies import SMALL_BYTES_MAX, Bodies, Claim
 
 HEADER_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 14 * 1024 * 1024
 REQUEST_S_MAX = 20.0
 LINGER_S = 2.0
+# A request that takes longer to arrive makes way for others, if there are too many connections.
+SLOW_S = 1.0
+RETRYABLE = frozenset({429, 503})
+TOO_MANY = "too_many_connections"
 # A chunk's size line and line ends.
 _FRAMING_BYTES = 16
 
 OnRefusal = Callable[[int, str, str], None]
 
 
+class HeldFlow(FlowControl):
+    """Flow control in which reading can be held, whatever uvicorn thinks of it meanwhile."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._holds = 0
+
+    def hold(self) -> None:
+        self._holds += 1
+        if not self._transport.is_closing():
+            self.pause_reading()
+
+    def let_go(self) -> None:
+        self._holds = max(self._holds - 1, 0)
+        self.resume_reading()
+
+    def let_go_of_all(self) -> None:
+        self._holds = 0
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._holds and not self._transport.is_closing():
+            super().resume_reading()
+
+
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `on_refusal(status, reason, text)` is told of every request that never reached the app."""
+    """One connection. `on_refusal(status, reason, text)` is told of every request that never reached the app.
+
+    `on_connected` is told of the connection itself, and may refuse it.
+    """
 
     on_refusal: OnRefusal
+    on_connected: Callable[[BoundedProtocol], None]
+    bodies: Bodies
+    flow: HeldFlow
+    # uvicorn's own, or the push path's in its place.
+    cycle: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,11 +85,28 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
         self._chunk = 0
         self._announced = self._body_bytes = self._chunks = 0
-        self._in_headers, self._has_host = True, False
+        self._in_headers, self._has_host, self._is_chunked = True, False, False
+        # What the body now being received takes of the budget; None if it has none.
+        self.claim: Claim | None = None
         self.refused = False
         # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
         self._idle_since: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = HeldFlow(transport)
+        self.on_connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._begun_at is not None and self.claim is not None:
+            self.claim.release()
+        super().connection_lost(exc)
+        for cycle, _ in self.pipeline:
+            _release_claim(cycle)
+        # Each refers to this connection. Without this, only the cyclic garbage collector would free them, and late.
+        self.pipeline.clear()
+        self.cycle = None
 
     def data_received(self, data: bytes) -> None:
         if self.refused:
@@ -60,6 +121,8 @@ class BoundedProtocol(HttpToolsProtocol):
             overhead = self._received - self._body_bytes - self._chunks * _FRAMING_BYTES
             if overhead > (HEADER_BYTES_MAX if self._in_headers else 2 * HEADER_BYTES_MAX):
                 self._refuse_headers()
+        if self._begun_at is not None and self.claim is not None:
+            self.claim.wait_if_crowded()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -67,7 +130,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_since = None
         self._received, self._chunk = self._chunk, 0
         self._announced = self._body_bytes = self._chunks = 0
-        self._in_headers, self._has_host = True, False
+        self._in_headers, self._has_host, self._is_chunked = True, False, False
+        # That of the request before belongs to whoever answers it.
+        self.claim = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
@@ -75,6 +140,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._announced = int(value)
         elif name == b"host":
             self._has_host = True
+        elif name == b"transfer-encoding":
+            self._is_chunked = True
         elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
         self.headers.append((name, value))
@@ -96,11 +163,23 @@ class BoundedProtocol(HttpToolsProtocol):
             # The parser stops at the headers of such a request: its body would be lost, or read as the next one.
             self.refuse(400, "malformed_http", "connections are not upgraded here: send this without Upgrade")
         else:
+            if self._has_body():
+                self.claim = Claim(self.bodies, self)
             self.begin_request()
 
     def begin_request(self) -> None:
         """The headers are complete and within bounds: start answering."""
         super().on_headers_complete()
+        if self.claim is not None:
+            self.cycle.claim = self.claim
+            self.claim.announce(self._announced)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """As uvicorn's; when the application is done with a request, so is its body."""
+        task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(partial(_release_claim, cycle))
 
     def on_body(self, body: bytes) -> None:
         if self.refused:
@@ -108,15 +187,33 @@ class BoundedProtocol(HttpToolsProtocol):
         self._body_bytes += len(body)
         if self._body_bytes > BODY_BYTES_MAX:
             self._refuse_body()
-        else:
-            super().on_body(body)
+        elif not self.cycle.response_complete:
+            # What arrives after the answer is dropped.
+            if self.claim is not None:
+                self.claim.add(len(body))
+                if self.claim.small > SMALL_BYTES_MAX:
+                    # It came in chunks, so its length is not known.
+                    self.claim.announce(BODY_BYTES_MAX)
+            self.take_body(body)
+
+    def take_body(self, body: bytes) -> None:
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._chunks and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
         self._begun_at = None
         if not self.refused:
-            super().on_message_complete()
+            self.end_body()
+
+    def end_body(self) -> None:
+        super().on_message_complete()
+
+    def hold_reading(self) -> None:
+        self.flow.hold()
+
+    def go_on_reading(self) -> None:
+        self.flow.let_go()
 
     def on_response_complete(self) -> None:
         if self.pipeline:
@@ -132,11 +229,39 @@ class BoundedProtocol(HttpToolsProtocol):
         self.refuse(400, "malformed_http", "this is not an HTTP request")
 
     def close_if_overdue(self, now: float) -> None:
-        """Refuse a request that takes too long to arrive; close a connection nobody uses."""
+        """Refuse a request that takes too long to arrive; close a connection that has been idle for long."""
         if self._begun_at is not None and now - self._begun_at > REQUEST_S_MAX:
             self.refuse(408, "request_timeout", f"the request was not complete after {REQUEST_S_MAX:g} s")
+        elif self._begun_at is not None and self.claim is not None and self.claim.is_overdue(now):
+            text = f"other request bodies fill HTTP_BODIES_MIB: {self.bodies.held} bytes"
+            self.refuse(429, Overloaded.reason, text)
         elif self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
             self.transport.close()
+
+    def useless_s(self, now: float) -> tuple[int, float] | None:
+        """How dispensable this connection is when there are too many: a rank, and for how many seconds already.
+
+        None if it is at work: a request is being answered, or has only just begun to arrive.
+        """
+        if self.transport.is_closing():
+            return None
+        if self.refused:
+            return 2, 0.0
+        answering = self._in_headers and self.cycle is not None and not self.cycle.response_complete
+        if self._begun_at is not None and not answering:
+            arriving_s = now - self._begun_at
+            return (1, arriving_s) if arriving_s > SLOW_S else None
+        if self._idle_since is not None:
+            return 0, now - self._idle_since
+        return None
+
+    def make_way(self, text: str) -> None:
+        """Close at once: another connection needs the place."""
+        if self._begun_at is not None and not self.refused and not self._is_answered():
+            self.transport.write(_response(503, TOO_MANY, text))
+        self.refused = True
+        self._abandon_request()
+        self.transport.close()
 
     def refuse_unfinished(self) -> None:
         """At the end: a request that is still arriving will not be waited for."""
@@ -147,17 +272,33 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.refused or self.transport.is_closing():
             return
         self.refused = True
-        if self.cycle is not None and not self.cycle.response_complete:
-            # Whoever waits for the rest of the body learns that there is none.
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if not (self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete):
+        started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if not started and not self._is_answered():
             self.transport.write(_response(status, reason, text))
+        self._abandon_request()
         self.on_refusal(status, reason, text)
+        self.linger()
+
+    def linger(self) -> None:
+        """Close soon, dropping what still arrives until then, so that the client sees the answer."""
+        self.refused = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.flow.resume_reading()
+        self.flow.let_go_of_all()
         self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _is_answered(self) -> bool:
+        """Whether the request now being received has its answer already, and only its body is still coming."""
+        return not self._in_headers and self.cycle is not None and self.cycle.response_complete
+
+    def _abandon_request(self) -> None:
+        """The request now being received will never be complete."""
+        if self.claim is not None:
+            self.claim.release()
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The application waits for the rest of the body: there is none.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def _refuse_headers(self) -> None:
         self.refuse(431, "headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes")
@@ -166,30 +307,25 @@ class BoundedProtocol(HttpToolsProtocol):
         self.refuse(413, "body_too_large", f"the body is over {BODY_BYTES_MAX} bytes")
 
     def _has_body(self) -> bool:
-        return self._announced > 0 or any(name == b"transfer-encoding" for name, _ in self.headers)
+        return self._announced > 0 or self._is_chunked
 
     def _header_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
 
-async def watch_connections(connections: Callable[[], list[Any]]) -> None:
-    """Once a second, look for requests that do not end and connections nobody uses."""
-    loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(1)
-        now = loop.time()
-        for connection in connections():
-            if isinstance(connection, BoundedProtocol):
-                with contextlib.suppress(OSError, RuntimeError):
-                    # One broken connection must not end the watch over the others.
-                    connection.close_if_overdue(now)
+def _release_claim(cycle: Any, _: object = None) -> None:
+    claim: Claim | None = getattr(cycle, "claim", None)
+    if claim is not None:
+        claim.release()
 
 
 def _response(status: int, reason: str, text: str) -> bytes:
-    outcome = "retry" if status == 503 else "poison"
+    outcome = "retry" if status in RETRYABLE else "poison"
     body = msgspec.json.encode(
         {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
     )
     phrase = http.HTTPStatus(status).phrase
     head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    if status == 429:
+        head += f"retry-after: {RETRY_AFTER_S}\r\n"
     return head.encode() + b"connection: close\r\n\r\n" + body

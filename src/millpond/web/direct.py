@@ -9,9 +9,7 @@ through the application and gets the same answers from the same endpoint.
 from __future__ import annotations
 
 import http
-from typing import Any
-
-from uvicorn.protocols.http.flow_control import FlowControl
+from functools import partial
 
 from millpond.ingress.push import Headers, PushEndpoint
 from millpond.web.bounded import BoundedProtocol
@@ -32,14 +30,37 @@ class DirectProtocol(BoundedProtocol):
     def begin_request(self) -> None:
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self.url == _PUSH_URL and self._is_plain():
-            self.cycle = PushCycle(self)  # type: ignore[assignment]
+            self.cycle = cycle = PushCycle(self)
+            cycle.begin(self._announced)
         else:
             super().begin_request()
+
+    def take_body(self, body: bytes) -> None:
+        if type(self.cycle) is PushCycle:
+            self.cycle.chunks.append(body)
+        else:
+            super().take_body(body)
+
+    def end_body(self) -> None:
+        if type(self.cycle) is PushCycle:
+            self.cycle.end()
+        else:
+            super().end_body()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if type(self.cycle) is PushCycle:
+            self.cycle.abandon()
+        super().connection_lost(exc)
+
+    def _abandon_request(self) -> None:
+        if type(self.cycle) is PushCycle:
+            self.cycle.abandon()
+        super()._abandon_request()
 
     def _is_plain(self) -> bool:
         parser = self.parser
         return (
-            # Somebody who does not read answers gets no more of them this way; ASGI waits for him.
+            # A client that does not read its answers gets no more of them this way; ASGI waits for it.
             not self.flow.write_paused
             and not self.expect_100_continue
             and parser.get_method() == b"POST"
@@ -48,67 +69,109 @@ class DirectProtocol(BoundedProtocol):
         )
 
 
-class _Done:
-    """In place of a finished cycle's event. Without it the cycle would refer to itself and outlive its answer."""
+class _NoEvent:
+    """In place of the event that uvicorn sets: what it would wake is called directly."""
 
     def set(self) -> None:
         pass
 
 
-_DONE = _Done()
+_NO_EVENT = _NoEvent()
 
 
 class PushCycle:
     """One push request and its answer, in the place where uvicorn keeps its own request cycle.
 
-    uvicorn's protocol fills `body`, clears `more_body`, signals `message_event` after either, and asks
-    `response_complete` before it starts the next request of the connection.
+    The token is judged as soon as the headers are complete, and until then nothing more is read. The connection
+    asks `response_complete` before it starts the next request, and lets go of this one when it is lost: they refer
+    to each other.
     """
 
     __slots__ = (
-        *("body", "disconnected", "flow", "headers", "keep_alive", "message_event", "more_body"),
-        *("protocol", "response_complete", "response_started", "submitted"),
+        *("_claim", "_headers", "_is_known", "_protocol"),
+        *("chunks", "disconnected", "keep_alive", "more_body", "response_complete", "response_started"),
     )
+    message_event = _NO_EVENT
 
     def __init__(self, protocol: DirectProtocol) -> None:
-        self.protocol = protocol
-        self.flow: FlowControl = protocol.flow
-        self.headers: Headers = protocol.headers
+        self._protocol = protocol
+        self._claim = protocol.claim
+        self._headers: Headers = protocol.headers
+        self._is_known = False
         self.keep_alive: bool = protocol.parser.should_keep_alive()
-        self.body = bytearray()
+        self.chunks: list[bytes] = []
         self.more_body = True
         self.disconnected = False
-        self.submitted = False
         self.response_started = False
         self.response_complete = False
-        # uvicorn signals an asyncio.Event here; we are told directly.
-        self.message_event: Any = self
 
-    def set(self) -> None:
-        """Something arrived, or the connection is gone."""
-        if self.disconnected or self.submitted:
+    def begin(self, announced: int) -> None:
+        push = self._protocol.push
+        if push.knows(self._headers):
+            self._is_known = True
+            if self._claim is not None:
+                self._claim.announce(announced)
+        else:
+            self._protocol.hold_reading()
+            push.verify(self._headers, partial(self._go_on, announced), self.respond)
+
+    def _go_on(self, announced: int) -> None:
+        """The token is good."""
+        self._is_known = True
+        if self.disconnected:
             return
-        if self.more_body:
-            self.flow.resume_reading()
+        if self._claim is not None and self.more_body:
+            self._claim.announce(announced)
+        self._protocol.go_on_reading()
+        if not self.more_body:
+            self._submit()
+
+    def end(self) -> None:
+        """The body is complete."""
+        if self.response_complete:
             return
-        self.submitted = True
+        self.more_body = False
+        if self._is_known:
+            self._submit()
+
+    def abandon(self) -> None:
+        """The connection is gone, or its request was refused. What was submitted is still answered, to nobody."""
+        self.disconnected = True
+        if self.more_body or not self._is_known:
+            self.chunks.clear()
+            self._release()
+
+    def _submit(self) -> None:
         # Let go of at once: a connection outlives its requests, and refers to the last of them.
-        body, self.body = bytes(self.body), bytearray()
-        self.protocol.push.accept("POST", self.headers, body, self.respond)
+        chunks, self.chunks = self.chunks, []
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        del chunks
+        self._protocol.push.accept("POST", self._headers, body, self.respond)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Write the answer in one piece; nobody is there to read it if the connection was lost meanwhile."""
-        protocol = self.protocol
+        """Write the answer in one piece, unless the connection was lost meanwhile."""
+        self._release()
+        protocol = self._protocol
         if self.disconnected or self.response_complete or protocol.refused or protocol.transport.is_closing():
             return
         self.response_started = self.response_complete = True
-        self.message_event = _DONE
         head = b"%scontent-length: %d\r\n" % (_STATUS_LINES[status], len(body))
         for name, value in headers:
             head += b"%s: %s\r\n" % (name, value)
-        if self.keep_alive:
+        if self.keep_alive and not self.more_body:
             protocol.transport.write(head + b"\r\n" + body)
+            if not self._is_known:
+                protocol.go_on_reading()
+            protocol.on_response_complete()
+            return
+        protocol.transport.write(head + b"connection: close\r\n\r\n" + body)
+        if self.more_body:
+            self.chunks.clear()
+            protocol.linger()
         else:
-            protocol.transport.write(head + b"connection: close\r\n\r\n" + body)
             protocol.transport.close()
-        protocol.on_response_complete()
+
+    def _release(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None

@@ -34,7 +34,9 @@ from millpond.settings import Settings
 from millpond.settle import Settlement
 from millpond.stores.lock import StoreLock
 from millpond.web.app import App, build_app
-from millpond.web.bounded import watch_connections
+from millpond.web.bodies import Bodies
+from millpond.web.bounded import RETRYABLE
+from millpond.web.connections import Connections, connections_allowed, watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
 from millpond.web.streams import cut_off_unread, watch_readers
 
@@ -44,6 +46,7 @@ GRACEFUL_S = 7
 END_S = 7.8
 LEAVE_S = 0.5
 _BACKLOG = 2_048
+MIB = 1024 * 1024
 # How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
 # statement. At Python's 5 ms a flood of requests, even refused ones, would hold up the commits that make room.
 SWITCH_S = 0.0005
@@ -149,9 +152,15 @@ async def _serve(
     company: Callable[[], Coroutine[Any, Any, None]] | None,
 ) -> None:
     _log_through(service)
+    loop = asyncio.get_running_loop()
+    open_ones: set[Any] = set()
+    bodies = Bodies(service.settings.http_bodies_mib * MIB, loop.time)
+    connections = Connections(
+        connections_allowed(service.settings.http_connections_max, service.log), service.log, open_ones
+    )
     config = uvicorn.Config(
         app,
-        http=_protocol(service, push),
+        http=_protocol(service, push, bodies, connections),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -164,15 +173,15 @@ async def _serve(
         backlog=_BACKLOG,
     )
     server = _Server(config)
-    loop = asyncio.get_running_loop()
+    server.server_state.connections = open_ones
     # What ends with the signal, and what only when everything accepted is finished.
     first: list[asyncio.Task[None]] = []
     stop = partial(_stop, service, server, source, last_resort, first)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     last = [
-        loop.create_task(watch_connections(lambda: list(server.server_state.connections))),
-        loop.create_task(watch_readers(lambda: list(server.server_state.connections))),
+        loop.create_task(watch_connections(lambda: list(open_ones))),
+        loop.create_task(watch_readers(lambda: list(open_ones))),
         loop.create_task(service.sweep_for_ever()),
     ]
     _calm_collector()
@@ -242,22 +251,33 @@ class _Server(uvicorn.Server):
 class _NoPush(PushEndpoint):
     """In the push endpoint's place where messages are pulled: whoever pushes here is told so."""
 
+    def knows(self, headers: Headers) -> bool:  # noqa: ARG002
+        return True
+
     def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:  # noqa: ARG002
         text = "this server pulls its messages (millpond pull): it takes no push requests"
         respond(404, [], self._encode({"reason": "not_found", "error": text}))
         self._log.note("WARNING", "not_found", http_status=404, reason="not_found", method=method, path=PUSH_PATH)
 
 
-def _protocol(service: Service, push: PushEndpoint) -> type[DirectProtocol]:
+def _protocol(
+    service: Service, push: PushEndpoint, bodies: Bodies, connections: Connections
+) -> type[DirectProtocol]:
     def on_refusal(status: int, reason: str, text: str) -> None:
-        again = status == 503
+        again = status in RETRYABLE
         result = Result(Outcome.RETRY if again else Outcome.POISON, reason, error=MillpondError(text))
         service.log.message(
             None, result, Settlement(status, None, "ERROR", retryable=again), 0.0, time.time_ns() // 1_000
         )
         service.metrics.push_responses[status] += 1
 
-    return type("Protocol", (DirectProtocol,), {"on_refusal": staticmethod(on_refusal), "push": push})
+    shared = {
+        "on_refusal": staticmethod(on_refusal),
+        "on_connected": staticmethod(connections.connected),
+        "push": push,
+        "bodies": bodies,
+    }
+    return type("Protocol", (DirectProtocol,), shared)
 
 
 def _lock_store(settings: Settings) -> StoreLock | None:

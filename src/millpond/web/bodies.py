@@ -1,0 +1,149 @@
+"""One budget for the request bodies in memory, from their first byte until their request is answered.
+
+    up to 64 KiB    counted as it arrives; all of them share a quarter of the budget
+    larger          waits until its announced length fits into the other three quarters, and is not read before
+
+A large body is granted as a whole, so that what is begun can be finished: bodies that wait for each other's last
+bytes would never end. Small ones have a share of their own, so that a few large uploads that stand still keep no
+ordinary message out. A connection that has waited BODY_WAIT_S is refused with 429.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+SMALL_BYTES_MAX = 64 * 1024
+# How long a body may wait for its place, and how long a large one may take while others wait for theirs.
+BODY_WAIT_S = 1.0
+LARGE_S_MAX = 2.0
+
+
+class Reader(Protocol):
+    """A connection, as far as the budget is concerned."""
+
+    def hold_reading(self) -> None: ...
+
+    def go_on_reading(self) -> None: ...
+
+
+class Claim:
+    """What one request's body takes of the budget. Whoever makes it releases it, once or more often."""
+
+    __slots__ = ("_bodies", "_granted_at", "_reader", "_waiting_since", "large", "small")
+
+    def __init__(self, bodies: Bodies, reader: Reader) -> None:
+        self._bodies = bodies
+        self._reader: Reader | None = reader
+        # Bytes of a small body that have arrived, or the length of a large one, granted or not. One of them is 0.
+        self.small = 0
+        self.large = 0
+        self._waiting_since: float | None = None
+        self._granted_at: float | None = None
+
+    def announce(self, size: int) -> None:
+        """The body will have at most so many bytes."""
+        if size > SMALL_BYTES_MAX and not self.large:
+            self._bodies.small -= self.small
+            self.small, self.large = 0, size
+            self._bodies.ask(self)
+
+    def add(self, size: int) -> None:
+        """So many bytes of the body have arrived."""
+        if not self.large:
+            self.small += size
+            self._bodies.small += size
+
+    def wait_if_crowded(self) -> None:
+        """Part of a small body has arrived, and more will come: not now, if small bodies exceed their share."""
+        if not self.large and self._waiting_since is None and self._bodies.is_crowded:
+            self._bodies.wait(self)
+
+    def release(self) -> None:
+        """The request was answered, or its client is gone."""
+        if self._reader is not None:
+            self._reader = None
+            self._bodies.give_back(
+                self, granted=self._granted_at is not None, waits=self._waiting_since is not None
+            )
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether its connection has to be refused, for the sake of the others."""
+        if self._waiting_since is not None:
+            return now - self._waiting_since > BODY_WAIT_S
+        since = self._granted_at
+        return since is not None and self._bodies.large_ones_wait and now - since > LARGE_S_MAX
+
+    # --- called by the budget -------------------------------------------------------------------------------------
+
+    def hold(self, now: float) -> None:
+        self._waiting_since = now
+        if self._reader is not None:
+            self._reader.hold_reading()
+
+    def grant(self, now: float) -> None:
+        waited, self._waiting_since = self._waiting_since is not None, None
+        if self.large:
+            self._granted_at = now
+        if waited and self._reader is not None:
+            self._reader.go_on_reading()
+
+
+class Bodies:
+    """The budget. Everything happens on the event loop's thread."""
+
+    def __init__(self, bytes_max: int, clock: Callable[[], float]) -> None:
+        self._small_max = bytes_max // 4
+        self._large_max = bytes_max - self._small_max
+        self._clock = clock
+        self.small = 0
+        self._large = 0
+        self._large_waiting: deque[Claim] = deque()
+        self._small_waiting: deque[Claim] = deque()
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory, or granted to be."""
+        return self.small + self._large
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.small > self._small_max
+
+    @property
+    def large_ones_wait(self) -> bool:
+        return bool(self._large_waiting)
+
+    def ask(self, claim: Claim) -> None:
+        """Grant a large body its place, now or later."""
+        if self._large_waiting or not self._fits(claim):
+            self.wait(claim)
+        else:
+            self._grant_large(claim)
+
+    def wait(self, claim: Claim) -> None:
+        self._queue_of(claim).append(claim)
+        claim.hold(self._clock())
+
+    def give_back(self, claim: Claim, *, granted: bool, waits: bool) -> None:
+        self.small -= claim.small
+        if granted:
+            self._large -= claim.large
+        if waits:
+            self._queue_of(claim).remove(claim)
+        while self._large_waiting and self._fits(self._large_waiting[0]):
+            self._grant_large(self._large_waiting.popleft())
+        while self._small_waiting and not self.is_crowded:
+            self._small_waiting.popleft().grant(self._clock())
+
+    def _grant_large(self, claim: Claim) -> None:
+        self._large += claim.large
+        claim.grant(self._clock())
+
+    def _queue_of(self, claim: Claim) -> deque[Claim]:
+        return self._large_waiting if claim.large else self._small_waiting
+
+    def _fits(self, claim: Claim) -> bool:
+        # One is always let in: the budget may be less than the largest body.
+        return self._large == 0 or self._large + claim.large <= self._large_max
