@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import chain
 from typing import Protocol
 
-from millpond import timestamps
 from millpond.batch import Batches
-from millpond.errors import Overloaded, StoreError, ViewError, WriteRefused
+from millpond.errors import Overloaded, StoreError
 from millpond.line import SHUTTING_DOWN, Line
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
+from millpond.poison import refusal
 from millpond.ports import Store
 from millpond.route import Fault, Item, Letter, Router
 from millpond.rules import EngineRules
@@ -203,8 +203,11 @@ class Engine:
         task.add_done_callback(dug)
 
     def _is_full(self) -> bool:
+        return self._holds(self.rules.queue_size, self.rules.room_bytes_max)
+
+    def _holds(self, count: int, size: int) -> bool:
         waiting = len(self._arrived) + len(self._room) + len(self._digging)
-        return waiting >= self.rules.queue_size or self._room_bytes >= self.rules.room_bytes_max
+        return waiting >= count or self._room_bytes >= size
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -213,20 +216,7 @@ class Engine:
 
     def refusal(self, item: Item, fault: Fault) -> Result | None:
         """The answer to a faulty message that is not buried (now), or None to bury it."""
-        if not item.bury:
-            outcome = Outcome.RETRY if isinstance(fault, ViewError) else Outcome.POISON
-            return item.unsettled(outcome, fault.reason, fault)
-        if isinstance(fault, ViewError):
-            age_s = (self.wall_clock() - item.delivery.publish_time) / timestamps.SECOND_US
-            if not item.replay and age_s < self.rules.view_error_park_after_s:
-                return item.unsettled(Outcome.RETRY, fault.reason, fault)
-            return None
-        if isinstance(fault, WriteRefused) or item.replay:
-            return None
-        native = self.rules.poison_policy == "native" or (
-            self.rules.poison_policy == "auto" and item.delivery.attempt is not None
-        )
-        return item.unsettled(Outcome.POISON, fault.reason, fault) if native else None
+        return refusal(item, fault, self.rules, self.wall_clock())
 
     def forget(self, refs: Iterable[Ref]) -> None:
         """Somebody else has written these: what was remembered of them decides nothing more."""
@@ -280,10 +270,19 @@ class Engine:
 
     def _pump(self) -> None:
         self._pump_due = False
+        rules = self.rules
+        if self._line and len(self._running) < self._in_flight_max:
+            # The batch that begins now takes as many along as a commit may hold: the queue's size bounds those
+            # that have to wait, not those that are committed together.
+            self._let_in_up_to(rules.batch_count_max, rules.batch_bytes_max)
         if self._arrived:
             self._admit()
         self._start_batches()
-        while self._line and not self._is_full():
+        if self._line:
+            self._let_in_up_to(rules.queue_size, rules.room_bytes_max)
+
+    def _let_in_up_to(self, count: int, size: int) -> None:
+        while self._line and not self._holds(count, size):
             self._let_in(self._line.pop())
 
     def _start_batches(self) -> None:

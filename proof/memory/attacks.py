@@ -1,0 +1,148 @@
+"""What a client does to a server's memory that no honest one does, and what a broker does with huge poison.
+
+Each attack is a generator of nothing: it yields between its steps, so that the memory can be looked at in between.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import random
+import socket
+import time
+from collections.abc import Iterator, Sequence
+
+from acceptance.support import Server
+
+MIB = 1024 * 1024
+BODY_BYTES = 14 * MIB
+# As large as a message of Pub/Sub's can be, in a push body of not quite 14 MiB.
+DATA_BYTES = 9_900_000
+_ANSWER_S = 60.0
+_PIECE = b" " * (256 * 1024)
+SUBSCRIPTION = "projects/local/subscriptions/attacked"
+_HEAD = f"POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"  # noqa: F541
+
+
+class Unexpected(Exception):
+    """The server did not answer as it must."""
+
+
+def connect(server: Server) -> socket.socket:
+    opened = socket.create_connection(("127.0.0.1", server.port), timeout=_ANSWER_S)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
+
+
+def abort_uploads(server: Server, count: int) -> Iterator[None]:
+    """One connection at a time announces a body, sends all of it but one byte, and closes."""
+    for _ in range(count):
+        with connect(server) as opened, contextlib.suppress(OSError):
+            opened.sendall(f"{_HEAD}content-length: {BODY_BYTES}\r\n\r\n".encode())
+            left = BODY_BYTES - 1
+            while left:
+                piece = _PIECE[:left]
+                opened.sendall(piece)
+                left -= len(piece)
+        yield
+
+
+def abort_expecting(server: Server, count: int) -> Iterator[None]:
+    """The same on the way through the application, which a request with `Expect` takes."""
+    for _ in range(count):
+        with connect(server) as opened, contextlib.suppress(OSError):
+            opened.sendall(f"{_HEAD}expect: 100-continue\r\ncontent-length: {BODY_BYTES}\r\n\r\n".encode())
+            for _ in range(BODY_BYTES // len(_PIECE) - 1):
+                opened.sendall(_PIECE)
+        yield
+
+
+def upload_at_once(server: Server, count: int) -> Iterator[None]:
+    """So many connections, each with a complete body of 14 MiB, all sending as fast as they are read from."""
+    message = json.dumps(body_of(b"x", "at-once")).encode()
+    head = f"{_HEAD}content-length: {BODY_BYTES}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(connect(server)) for _ in range(count)]
+        left = dict.fromkeys(opened, BODY_BYTES - len(message))
+        for connection in opened:
+            connection.sendall(head)
+            connection.setblocking(False)
+        until = time.monotonic() + _ANSWER_S
+        while left and time.monotonic() < until:
+            moved = False
+            for connection in list(left):
+                try:
+                    piece = _PIECE[: left[connection]] or message
+                    sent = connection.send(piece)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    # Refused and closed: that is an answer, too.
+                    del left[connection]
+                    continue
+                moved = True
+                if left[connection]:
+                    left[connection] -= sent
+                else:
+                    del left[connection]
+            yield
+            if not moved:
+                time.sleep(0.005)
+        if left:
+            raise Unexpected(f"{len(left)} of {count} uploads were neither taken nor refused")
+
+
+def push_poison(server: Server, count: int, *, cut: bool = False, native: bool = False) -> Iterator[None]:
+    """Messages no view knows, or no JSON, one after another; buried, or refused for the broker to keep."""
+    status, reason = 400 if native else 200, "invalid_json" if cut else "unroutable_payload"
+    for number, data in enumerate(payloads(count, cut=cut)):
+        message_id = f"poison-{'cut' if cut else 'whole'}-{'native' if native else 'buried'}-{number}"
+        body = body_of(data, message_id)
+        if native:
+            body["deliveryAttempt"] = 1
+        answer = server.http.post("/pubsub/push", json=body, timeout=_ANSWER_S)
+        if (answer.status_code, answer.json()["reason"]) != (status, reason):
+            raise Unexpected(f"{message_id} was answered {answer.status_code} {answer.text[:300]}")
+        yield
+
+
+def replay_letters(server: Server, ids: Sequence[str]) -> Iterator[None]:
+    """Each letter tried again, which is as poisonous as before."""
+    for key in ids:
+        answer = server.http.post(f"/api/letters/{key}/replay", timeout=_ANSWER_S, json={})
+        if answer.json()["outcome"] != "poison":
+            raise Unexpected(f"the replay of {key} was answered {answer.status_code} {answer.text[:300]}")
+        yield
+
+
+def preview_letters(server: Server, ids: Sequence[str]) -> Iterator[None]:
+    """What a replay of each would change, which is nothing."""
+    for key in ids:
+        answer = server.http.post("/api/letters/preview", json={"ids": [key]}, timeout=_ANSWER_S)
+        if answer.status_code != 200:
+            raise Unexpected(f"the preview of {key} was answered {answer.status_code} {answer.text[:300]}")
+        yield
+
+
+def letter_ids(server: Server, count: int) -> list[str]:
+    ids: list[str] = server.http.get("/api/letters/ids", timeout=_ANSWER_S).json()["ids"]
+    if len(ids) < count:
+        raise Unexpected(f"{len(ids)} letters, and there must be {count}")
+    return ids[:count]
+
+
+def payloads(count: int, *, cut: bool) -> Iterator[bytes]:
+    """Payloads that compression makes little of, each different from the one before."""
+    text = random.Random(7).randbytes(DATA_BYTES // 2 - 50).hex().encode()
+    for number in range(count):
+        yield b'{"what is this": "%d %s"%s' % (number, text, b"" if cut else b"}")
+
+
+def body_of(data: bytes, message_id: str) -> dict[str, object]:
+    message = {
+        "data": base64.b64encode(data).decode(),
+        "messageId": message_id,
+        "publishTime": "2026-01-08T12:00:00Z",
+    }
+    return {"message": message, "subscription": SUBSCRIPTION}
