@@ -1,4 +1,4 @@
-"""`make proof`: worlds, planted bugs, killed servers, mutated requests, one after the other, and what they came to.
+"""`make proof`: worlds, planted bugs, killed servers, mutated requests, memory, and what each came to.
 
 Each part is a command of its own and says what it found as JSON; `report.py` makes sentences and figures of it.
 """
@@ -45,6 +45,7 @@ PARTS = (
         lambda times: _module("proof.fuzz", "--requests", str(20_000 * times)),
         report.tell_requests,
     ),
+    Part("memory", lambda times: _module("proof.memory", "--scale", str(times)), report.tell_memory),
 )
 
 

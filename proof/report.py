@@ -79,6 +79,20 @@ def tell_requests(found: dict[str, Any]) -> str:
     )
 
 
+def tell_memory(found: dict[str, Any]) -> str:
+    attacks = found["attacks"]
+    failed = [attack["attack"] for attack in attacks if not attack["held"]]
+    return ", ".join(
+        [
+            f"{len(attacks)} attacks",
+            f"{sum(attack['times'] for attack in attacks):,} uploads and messages of 10 to 14 MB",
+            f"at most {found['peak_mib']:.0f} MiB resident",
+            f"{found['growth_mib']:+.0f} MiB afterwards",
+            *(f"NOT HELD: {name}" for name in failed),
+        ]
+    )
+
+
 def write(results: Sequence[Held], times: int) -> None:
     command = "make proof" if times == 1 else f".venv/bin/python -m proof --times {times}"
     machine = (

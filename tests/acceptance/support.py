@@ -56,7 +56,11 @@ class Server:
     """One `millpond serve`, or `pull`, in a process group of its own, with everything it printed."""
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str] | None = None, arguments: Sequence[str] = ("serve",)
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = ("serve",),
+        launcher: Sequence[str] = (),
     ) -> None:
         self.store = folder / "millpond.db"
         self._lines: list[str] = []
@@ -64,7 +68,7 @@ class Server:
         self._fences = 0
         self._fence_at: dict[int, int] = {}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "millpond", *arguments],
+            [*launcher, sys.executable, "-m", "millpond", *arguments],
             env=clean_environment({"PORT": "0", "STORE": f"sqlite:{self.store}", **(environment or {})}),
             cwd=folder,
             stdin=subprocess.DEVNULL,

@@ -178,6 +178,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     "PUSH_AUDIENCE": ("https://pond.example/pubsub/push",),
     "PUSH_SERVICE_ACCOUNT": ("push@p.iam.gserviceaccount.com",),
     "PUSH_UNAUTHENTICATED": ("", "yes", "Allow"),
+    "HTTP_CONNECTIONS_MAX": ("0", "-1", "1.5", "many"),
+    "HTTP_BODIES_MIB": ("0", "-1", "1.5", "64 MiB"),
     "PUSH_CERTS_URL": ("", "http://keys.example/", "ftp://127.0.0.1/", "https://"),
     "EVENT_LOG": WORDS,
     "EVENT_LOG_TTL_DAYS": ("many", "-1", "nan", "0", "36501", "never"),

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 SMALL_BYTES_MAX = 64 * 1024
+# So much of a small body is read in any case: most messages are no larger.
+TINY_BYTES_MAX = 8 * 1024
 # How long a body may wait for its place, and how long a large one may take while others wait for theirs.
 BODY_WAIT_S = 1.0
 LARGE_S_MAX = 2.0
@@ -57,7 +59,7 @@ class Claim:
 
     def wait_if_crowded(self) -> None:
         """Part of a small body has arrived, and more will come: not now, if small bodies exceed their share."""
-        if not self.large and self._waiting_since is None and self._bodies.is_crowded:
+        if self.small > TINY_BYTES_MAX and self._waiting_since is None and self._bodies.is_crowded:
             self._bodies.wait(self)
 
     def release(self) -> None:

@@ -1,0 +1,260 @@
+"""What a client can do to others: uploads without a token, bodies that never end, connections that only wait."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.bad_requests import MIB
+from acceptance.support import Server, Start, ended, push_body, read_answer
+from common.issuer import ACCOUNT, AUDIENCE, Issuer, good
+
+HEAD = "POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+def request(body: bytes, *headers: str, path: str = "/pubsub/push") -> bytes:
+    return head(len(body), *headers, path=path) + body
+
+
+def head(size: int, *headers: str, path: str = "/pubsub/push") -> bytes:
+    more = "".join(f"{header}\r\n" for header in headers)
+    return f"{HEAD}{more}content-length: {size}\r\n\r\n".replace("/pubsub/push", path).encode()
+
+
+def message(name: str, size: int = 0) -> bytes:
+    payload = {"service": name, "timestamp": "2026-01-08T12:00:00Z"}
+    body = json.dumps(push_body(payload, message_id=name)).encode()
+    return b" " * max(size - len(body), 0) + body
+
+
+# --- tokens ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(start: Start) -> Iterator[Server]:
+    with Issuer() as issuer:
+        yield start(PUSH_AUDIENCE=AUDIENCE, PUSH_SERVICE_ACCOUNT=ACCOUNT, PUSH_CERTS_URL=issuer.url)
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/pubsub/push", ()),
+        ("/pubsub/push", ("expect: 100-continue",)),
+        ("/pubsub/push?by=asgi", ()),
+        ("/events", ()),
+    ],
+)
+def test_a_token_is_judged_before_the_body_is_there(guarded: Server, path: str, more: tuple[str, ...]) -> None:
+    """The headers are enough for 401; a client that asks whether to go on is not told to."""
+    with guarded.connect(2) as connection:
+        connection.sendall(head(14 * MIB, *more, path=path))
+        answer = read_answer(connection)
+    assert (answer.status, answer.json["reason"]) == (401, "push_unauthenticated")
+
+
+@pytest.mark.parametrize("path", ["/pubsub/push", "/pubsub/push?by=asgi"])
+def test_a_refused_upload_hears_why(guarded: Server, path: str) -> None:
+    """A client that sends its whole body before it reads still finds the answer."""
+    with guarded.connect(5) as connection:
+        connection.sendall(head(4 * MIB, path=path))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(4):
+                connection.sendall(b" " * MIB)
+                time.sleep(0.02)
+        assert read_answer(connection).status == 401
+
+
+@pytest.mark.parametrize("path", ["/pubsub/push", "/pubsub/push?by=asgi"])
+def test_a_connection_outlives_a_refused_token(guarded: Server, path: str) -> None:
+    """A small request that was refused leaves the connection as it was, for one with a better token."""
+    token = f"authorization: {good().decode()}"
+    with guarded.connect() as connection:
+        for attempt in range(2):
+            connection.sendall(request(message("refused"), path=path))
+            assert read_answer(connection).status == 401
+            connection.sendall(request(message(f"taken-{attempt}"), token, path=path))
+            assert read_answer(connection).json["outcome"] in {"applied", "duplicate"}
+            # And one whose body comes in two parts, with a token that is known by now.
+            connection.sendall(head(300_000, token, path=path))
+            connection.sendall(message(f"parts-{attempt}", 300_000)[:200_000])
+            time.sleep(0.05)
+            connection.sendall(message(f"parts-{attempt}", 300_000)[200_000:])
+            assert read_answer(connection).status == 200
+
+
+def test_a_large_body_with_a_token_not_seen_before(guarded: Server) -> None:
+    """Reading is held until the token is verified, and goes on."""
+    token = f"authorization: {good(sub='somebody new').decode()}"
+    answer = guarded.raw(request(message("large", 3 * MIB), token), timeout_s=10)
+    assert (answer.status, answer.json["outcome"]) == (200, "applied")
+
+
+# --- bodies ------------------------------------------------------------------------------------------------------
+
+
+def test_bodies_share_a_budget(start: Start) -> None:
+    """A large body that does not fit is not read and answered 429; small ones pass; the first one completes."""
+    server = start(HTTP_BODIES_MIB="2")
+    first = request(message("first", MIB))
+    with server.connect() as slow, server.connect() as second:
+        slow.sendall(first[:-1000])
+        time.sleep(0.1)
+        began = time.monotonic()
+        second.sendall(head(MIB))
+        assert server.send({"service": "small", "timestamp": 1}, message_id="small").status == 200
+        assert time.monotonic() - began < 0.8
+        answer = read_answer(second)
+        assert (answer.status, answer.json["reason"]) == (429, "backpressure_queue_full")
+        assert answer.headers["retry-after"] == "1"
+        assert "HTTP_BODIES_MIB" in answer.json["error"]
+        assert 0.9 < time.monotonic() - began < 4
+        slow.sendall(first[-1000:])
+        assert read_answer(slow).json["outcome"] == "applied"
+    # And everything was given back.
+    assert server.raw(request(message("third", MIB))).status == 200
+
+
+def test_a_body_gets_the_place_of_one_that_ended(start: Start) -> None:
+    """Whoever waits for a place has it as soon as the request before is answered, or its client gone."""
+    server = start(HTTP_BODIES_MIB="2")
+    first, second = request(message("first", MIB)), request(message("second", MIB))
+    for leaves in (False, True):
+        with server.connect() as slow, server.connect() as waiting:
+            slow.sendall(first[:-1000])
+            time.sleep(0.1)
+            waiting.sendall(second[:200_000])
+            time.sleep(0.1)
+            if leaves:
+                slow.close()
+            else:
+                slow.sendall(first[-1000:])
+                assert read_answer(slow).status == 200
+            waiting.sendall(second[200_000:])
+            assert read_answer(waiting).status == 200
+
+
+def test_a_large_body_that_stands_still_makes_way(start: Start) -> None:
+    """While others wait for its place it has two seconds; alone it has the twenty of every request."""
+    server = start(HTTP_BODIES_MIB="2")
+    with server.connect(10) as slow:
+        slow.sendall(request(message("slow", MIB))[:-1000])
+        began = time.monotonic()
+        taken = False
+        while not taken and time.monotonic() - began < 10:
+            taken = server.raw(request(message("other", MIB)), timeout_s=10).status == 200
+        assert taken
+        assert 1.5 < time.monotonic() - began < 6
+        assert read_answer(slow).status == 429
+
+
+@pytest.mark.parametrize("size", [20_000, 300_000])
+def test_chunked_bodies_count(start: Start, size: int) -> None:
+    """A body without a length is counted as it comes, and released."""
+    server = start(HTTP_BODIES_MIB="1")
+    body = message(f"chunked-{size}", size)
+    for _ in range(4):
+        parts = [body[at : at + 10_000] for at in range(0, size, 10_000)]
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
+        sent = f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode() + chunks + b"0\r\n\r\n"
+        assert server.raw(sent).status == 200
+
+
+def test_many_small_bodies_that_stand_still(start: Start) -> None:
+    """They share a quarter of the budget: then they are not read, and refused; a whole message is taken."""
+    server = start(HTTP_BODIES_MIB="1")
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(server.connect(10)) for _ in range(20)]
+        for connection in slow:
+            connection.sendall(head(60_000))
+            connection.sendall(b" " * 40_000)
+        time.sleep(0.3)
+        assert server.send({"service": "small", "timestamp": 1}, message_id="small").status == 200
+        statuses = []
+        until = time.monotonic() + 4
+        for connection in slow:
+            connection.settimeout(max(until - time.monotonic(), 0.01))
+            with contextlib.suppress(TimeoutError):
+                statuses.append(read_answer(connection).status)
+        assert statuses.count(429) == len(statuses) >= 5
+
+
+# --- connections -------------------------------------------------------------------------------------------------
+
+
+def slow_sockets(server: Server, count: int, stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Connections whose requests begin, and go no further."""
+    opened = []
+    for _ in range(count):
+        connection = stack.enter_context(server.connect())
+        connection.sendall(b"POST /pubsub/push HTTP/1.1\r\nhost: x\r\nx-slow: ")
+        opened.append(connection)
+    return opened
+
+
+def test_slow_connections_make_way(tmp_path: Path) -> None:
+    """A thousand slow sockets on a process of 1,024 descriptors keep nobody out, and a line says what goes on."""
+    limits = ("prlimit", "--nofile=1024:1024")
+    with Server(tmp_path, launcher=limits) as server, contextlib.ExitStack() as stack:
+        server.wait_for(lambda line: "HTTP_CONNECTIONS_MAX=2000 needs 2100 descriptors and there are 1024" in line)
+        slow_sockets(server, 1_000, stack)
+        time.sleep(1.2)
+        began = time.monotonic()
+        for number in range(20):
+            with server.connect(5) as connection:
+                connection.sendall(request(message(f"good-{number}")))
+                assert read_answer(connection).status == 200
+        assert time.monotonic() - began < 5
+        line = json.loads(server.wait_for(lambda line: "the limit of 924 connections is met" in line))
+        assert (line["severity"], line["reason"]) == ("WARNING", "too_many_connections")
+        assert "HTTP_CONNECTIONS_MAX" in line["message"]
+
+
+def test_slow_and_idle_connections_go_first(start: Start) -> None:
+    """The slow are answered 503 and closed before the idle; both before one that is at work."""
+    server = start(HTTP_CONNECTIONS_MAX="6")
+    server.http.close()
+    with contextlib.ExitStack() as stack:
+        # A stream of the dashboard's: being answered for as long as it is open.
+        stream = stack.enter_context(server.connect())
+        stream.sendall(b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        idle = stack.enter_context(server.connect())
+        idle.sendall(request(message("idle")))
+        assert read_answer(idle).status == 200
+        slow = slow_sockets(server, 4, stack)
+        time.sleep(1.2)
+        for number in range(5):
+            new = stack.enter_context(server.connect())
+            new.sendall(request(message(f"new-{number}")))
+            assert read_answer(new).status == 200
+        for connection in slow:
+            answer = read_answer(connection)
+            assert (answer.status, answer.json["reason"]) == (503, "too_many_connections")
+            assert ended(connection)
+        assert ended(idle)
+        stream.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            assert stream.recv(1_000)
+
+
+def test_a_connection_too_many_is_refused(start: Start) -> None:
+    """Where all others are at work there is no place: 503, and the work goes on."""
+    server = start(HTTP_CONNECTIONS_MAX="2")
+    server.http.close()
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stream = stack.enter_context(server.connect())
+            stream.sendall(b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        with server.connect() as refused:
+            answer = read_answer(refused)
+        assert (answer.status, answer.json["reason"]) == (503, "too_many_connections")
+        assert "2 connections" in answer.json["error"]
+        server.wait_for(lambda line: "1 new ones refused" in line)
