@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from benchmarks.checks import Check
 from benchmarks.cloud_proxy import Counts
-from benchmarks.results import Check
 
 DOCUMENTS = 50
 HOT_DOCUMENTS = 2

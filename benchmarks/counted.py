@@ -8,9 +8,10 @@ import time
 import msgspec
 
 from benchmarks import client, messages
+from benchmarks.checks import CONNECTIONS
 from benchmarks.client import Tally
 from benchmarks.processes import Server
-from benchmarks.results import CONNECTIONS, TICKS, Coalescing, Exact, Memory, Sample, Ticks
+from benchmarks.results import TICKS, Coalescing, Exact, Memory, Sample, Ticks
 from benchmarks.servers import COUNTS_VARIABLE
 from benchmarks.setting import Bench, say
 

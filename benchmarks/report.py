@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results import CONNECTIONS, Check, Results, Round, Throughput
+from benchmarks.checks import CONNECTIONS, Check
+from benchmarks.overload_results import GREEDY, POLITE
+from benchmarks.results import Results, Round, Throughput
 
 Rows = list[Sequence[str]]
 CHECK_HEAD = ("", "check", "target", "measured")
@@ -15,6 +17,9 @@ _ABOUT_ROUNDS = """\
 wrk with {connections} connections, {sizes.round_s} s a round after a warm-up of {sizes.warm_up_s} s, in the order
 they ran. The last three columns are shares of one core; *other* is what ran on the server's core beside it: the
 kernel's network and disk work, and other programs."""
+_ABOUT_OVERLOAD = """\
+wrk with more connections than `CONSUMER_QUEUE_SIZE`, none of which backs off. *Room for all* is a queue longer than
+there are connections: what that store allows."""
 _ABOUT_COALESCING = """\
 Distinct ticks of one symbol at concurrency {connections}; the writes of its `market_ticks_latest` document were
 counted by a wrapper at the store port."""
@@ -46,6 +51,7 @@ def page(results: Results) -> str:
                 ("server", "messages/s", "p50", "p99", "200s", "log entries", "commits", "server", "wrk", "other"),
                 _round_rows(results),
             ),
+            *_overload(results),
             *_coalescing(results),
             *_memory(results),
             "## Where and with what",
@@ -122,6 +128,29 @@ def _round_rows(results: Results) -> Rows:
             *(f"{r.server_cpu:.0%}", f"{r.generator_cpu:.0%}", f"{r.other_cpu:.0%}"),
         )
         for r in results.throughput.rounds
+    ]
+
+
+def _overload(results: Results) -> list[str]:
+    found = results.overload
+    rows: Rows = [
+        (f"{one.connections:,}", store, f"{one.per_second:,.0f}", f"{one.refused:,}", f"{one.p99_ms:.0f} ms")
+        for store, rounds in (
+            ("as it is", found.rounds),
+            ("50 ms a commit", found.slow),
+            ("50 ms a commit, room for all", found.slow_with_room),
+        )
+        for one in rounds
+    ]
+    shares = ", ".join(f"{one.share:.2f}" for one in found.sharing)
+    return [
+        "## Overload",
+        "",
+        _ABOUT_OVERLOAD,
+        "",
+        *table(("connections", "store", "acknowledged/s", "refused", "p99"), rows),
+        f"{POLITE} polite clients beside {GREEDY} greedy ones, of their fair share, round by round: {shares}.",
+        "",
     ]
 
 

@@ -8,7 +8,9 @@ from typing import Literal
 
 import msgspec
 
-CONNECTIONS = 64
+from benchmarks.checks import CONNECTIONS, Check
+from benchmarks.overload_results import Overload
+
 RATIO_MIN = 0.5
 TICKS = 1_000
 TICK_WRITES_MAX = 50
@@ -31,17 +33,12 @@ class Sizes(msgspec.Struct, frozen=True):
     memory_from: int
     memory_to: int
     memory_step: int
+    # Rounds with more connections than there is room.
+    crowded_rounds: int
 
 
-FULL = Sizes(9, 6, 3, 20_000, 100_000, 1_000_000, 50_000)
-QUICK = Sizes(3, 3, 2, 5_000, 10_000, 60_000, 5_000)
-
-
-class Check(msgspec.Struct, frozen=True):
-    name: str
-    target: str
-    measured: str
-    passed: bool
+FULL = Sizes(9, 6, 3, 20_000, 100_000, 1_000_000, 50_000, 5)
+QUICK = Sizes(3, 3, 2, 5_000, 10_000, 60_000, 5_000, 3)
 
 
 class Round(msgspec.Struct, kw_only=True):
@@ -272,10 +269,11 @@ class Results(msgspec.Struct):
     sizes: Sizes
     throughput: Throughput
     watched: Watched
+    overload: Overload
     exact: Exact
     coalescing: Coalescing
     memory: Memory | None
 
     def checks(self) -> list[Check]:
-        parts = (self.throughput, self.watched, self.exact, self.coalescing, self.memory)
+        parts = (self.throughput, self.watched, self.overload, self.exact, self.coalescing, self.memory)
         return [check for part in parts if part is not None for check in part.checks()]

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks import counted, dashboard, machine, report, sections, throughput, wrk
+from benchmarks import counted, dashboard, machine, overload, report, sections, throughput, wrk
 from benchmarks.messages import Runs
 from benchmarks.processes import ROOT, BenchError, choose_cores
 from benchmarks.results import FULL, QUICK, Results
@@ -64,6 +64,8 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
         speed = throughput.measure(bench)
         say(f"Dashboard: {sizes.rounds} rounds of {sizes.round_s} s with it closed, and as many with it open")
         watched = dashboard.measure(bench)
+        say(f"Overload: {sizes.crowded_rounds} rounds with more connections than there is room")
+        crowded = overload.measure(bench)
         say(f"Exactness: {sizes.exact:,} messages, then the same again")
         exact = counted.exact(bench)
         say("Coalescing: ticks of one symbol")
@@ -80,6 +82,7 @@ def _measure(*, quick: bool, skip_memory: bool) -> Results:
         sizes=sizes,
         throughput=speed,
         watched=watched,
+        overload=crowded,
         exact=exact,
         coalescing=coalescing,
         memory=memory,

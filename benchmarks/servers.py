@@ -3,10 +3,12 @@
 python -m benchmarks.servers empty       a Starlette route whose handler reads the body and answers a fixed 200
 python -m benchmarks.servers bare        the same without any framework: an ASGI callable for every path there is
 python -m benchmarks.servers counting    the store counts the writes of each document into BENCH_COUNTS
+python -m benchmarks.servers slow        every commit takes SLOW_COMMIT_S longer
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import os
 import sys
@@ -30,6 +32,7 @@ from millpond.web import server
 from millpond.web.app import App
 
 COUNTS_VARIABLE = "BENCH_COUNTS"
+SLOW_COMMIT_S = 0.05
 # Not the push path: that one is answered before any application is asked.
 EMPTY_PATH = "/empty"
 # As long as a real answer; bench checks that it still is.
@@ -39,16 +42,31 @@ EMPTY_ANSWER = (
 )
 
 
-class CountingStore:
-    """A store like the one behind it, that notes every write it was made to apply."""
+class _Behind:
+    """A store like the one behind it."""
 
-    def __init__(self, behind: StoreWithCatalog, counts: Path) -> None:
+    def __init__(self, behind: StoreWithCatalog) -> None:
         self._behind = behind
-        self._counts = counts
-        self._written: collections.Counter[str] = collections.Counter()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._behind, name)
+
+
+class SlowStore(_Behind):
+    """A disk, or a network, that takes its time."""
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        await asyncio.sleep(SLOW_COMMIT_S)
+        return await self._behind.commit(writes, log)
+
+
+class CountingStore(_Behind):
+    """Notes every write it was made to apply."""
+
+    def __init__(self, behind: StoreWithCatalog, counts: Path) -> None:
+        super().__init__(behind)
+        self._counts = counts
+        self._written: collections.Counter[str] = collections.Counter()
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         committed = await self._behind.commit(writes, log)
@@ -64,6 +82,10 @@ class CountingStore:
 def _open_counting_store(settings: Settings) -> StoreWithCatalog:
     store = CountingStore(open_store(settings), Path(os.environ[COUNTS_VARIABLE]))
     return cast("StoreWithCatalog", store)
+
+
+def _open_slow_store(settings: Settings) -> StoreWithCatalog:
+    return cast("StoreWithCatalog", SlowStore(open_store(settings)))
 
 
 def _build_empty_handler(_: Service, __: PushEndpoint) -> App:
@@ -98,6 +120,8 @@ def main(variant: str) -> None:
     settings = millpond_settings.load()
     if variant == "counting":
         server.serve(settings, open_store=_open_counting_store)
+    elif variant == "slow":
+        server.serve(settings, open_store=_open_slow_store)
     else:
         server.serve(settings, build_app={"empty": _build_empty_handler, "bare": _build_bare_callable}[variant])
 

@@ -8,9 +8,10 @@ import time
 from typing import Literal
 
 from benchmarks import messages, wrk
+from benchmarks.checks import CONNECTIONS
 from benchmarks.client import PUSH_PATH
 from benchmarks.processes import BenchError, Server, core_busy_s
-from benchmarks.results import CONNECTIONS, Round, Throughput
+from benchmarks.results import Round, Throughput
 from benchmarks.servers import EMPTY_ANSWER, EMPTY_PATH
 from benchmarks.setting import Bench, say
 

@@ -1,0 +1,14 @@
+"""What all measurements share: the usual number of connections, and a target with what was measured."""
+
+from __future__ import annotations
+
+import msgspec
+
+CONNECTIONS = 64
+
+
+class Check(msgspec.Struct, frozen=True):
+    name: str
+    target: str
+    measured: str
+    passed: bool
