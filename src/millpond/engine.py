@@ -69,7 +69,7 @@ class Engine:
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
-        self._line = Line(rules.room_bytes_max)
+        self.line = Line(rules.room_bytes_max)
         self._busy: set[Ref] = set()
         self._reserved: frozenset[Ref] = frozenset()
         # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.
@@ -116,11 +116,11 @@ class Engine:
             done(SHUTTING_DOWN)
             return
         arrival = Arrival(delivery, done, replay, bury, weigh(delivery))
-        if self._line or self._is_full():
+        if self.line or self._is_full():
             self._pump()
             # Nobody overtakes those who wait already.
-            if self._line or self._is_full():
-                if not (wait and self._line.join(arrival)):
+            if self.line or self._is_full():
+                if not (wait and self.line.join(arrival)):
                     raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
                 return
         self._let_in(arrival)
@@ -192,7 +192,7 @@ class Engine:
 
         def dug(task: asyncio.Task[None]) -> None:
             self._room_bytes -= self._digging.pop(task).weight
-            if self._line:
+            if self.line:
                 self._pump_soon()
             if not task.cancelled() and (bug := task.exception()) is not None:
                 self.report(bug)
@@ -243,7 +243,7 @@ class Engine:
         self._closing = True
         deadline = asyncio.get_running_loop().time() + DRAIN_S
         # They were not accepted yet.
-        self._line.refuse_all(SHUTTING_DOWN)
+        self.line.refuse_all(SHUTTING_DOWN)
         self._admit()
         for ticket in chain(self._room, self._digging.values(), *self._running.values()):
             ticket.deadline = min(ticket.deadline, deadline)
@@ -271,19 +271,19 @@ class Engine:
     def _pump(self) -> None:
         self._pump_due = False
         rules = self.rules
-        if self._line and len(self._running) < self._in_flight_max:
+        if self.line and len(self._running) < self._in_flight_max:
             # The batch that begins now takes as many along as a commit may hold: the queue's size bounds those
             # that have to wait, not those that are committed together.
             self._let_in_up_to(rules.batch_count_max, rules.batch_bytes_max)
         if self._arrived:
             self._admit()
         self._start_batches()
-        if self._line:
+        if self.line:
             self._let_in_up_to(rules.queue_size, rules.room_bytes_max)
 
     def _let_in_up_to(self, count: int, size: int) -> None:
-        while self._line and not self._holds(count, size):
-            self._let_in(self._line.pop())
+        while self.line and not self._holds(count, size):
+            self._let_in(self.line.pop())
 
     def _start_batches(self) -> None:
         while self._room and len(self._running) < self._in_flight_max:
@@ -341,7 +341,7 @@ class Engine:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
-        if self.waiting or self._line:
+        if self.waiting or self.line:
             self._pump_soon()
         if not task.cancelled() and (bug := task.exception()) is not None:
             self.report(bug)

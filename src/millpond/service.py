@@ -114,6 +114,11 @@ class Service:
         self.metrics.watch(
             "millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting
         )
+        self.metrics.watch(
+            "millpond_messages_in_line",
+            "Messages waiting for room.",
+            lambda: len(self.engine.line),
+        )
         self.watch = Watch(metrics=self.metrics, store=store, log=self.log, waiting=lambda: self.engine.waiting)
 
     def rebuild(self, view_name: str) -> Opening | None:

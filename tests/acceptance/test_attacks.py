@@ -185,6 +185,21 @@ def test_many_small_bodies_that_stand_still(start: Start) -> None:
         assert statuses.count(429) == len(statuses) >= 5
 
 
+# --- crowds ------------------------------------------------------------------------------------------------------
+
+
+def test_more_connections_than_room(server: Server) -> None:
+    """Three times as many as may wait, all at once and again at once: all are served, and none is refused."""
+    statuses = []
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(server.connect()) for _ in range(200)]
+        for turn in range(3):
+            for number, connection in enumerate(opened):
+                connection.sendall(request(message(f"crowd-{turn}-{number}")))
+            statuses += [read_answer(connection).status for connection in opened]
+    assert set(statuses) == {200}
+
+
 # --- connections -------------------------------------------------------------------------------------------------
 
 

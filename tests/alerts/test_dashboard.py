@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from millpond import settings
 from millpond.alerts.signals import COUNTERS, GAUGES
 from millpond.service import Service
 from millpond.stores.memory import MemoryStore
+from millpond.web import server
+from millpond.web.bodies import Bodies
 
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "millpond.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -24,6 +27,7 @@ _NAME = re.compile(r"\bmillpond_\w+")
 def exported() -> set[str]:
     """The names of a service's metrics, and of the parts of its histograms."""
     service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
+    server.watch_http(service.metrics, set(), Bodies(1, time.monotonic))
     # Otherwise left out until the store was asked for the first time.
     service.watch.history.letters = 0
     names: set[str] = set()

@@ -156,7 +156,7 @@ def test_the_line_is_bounded_by_bytes() -> None:
     async def scenario() -> None:
         crowd = Crowd()
         crowd.bench.engine.rules = msgspec.structs.replace(crowd.bench.engine.rules, room_bytes_max=20_000)
-        crowd.bench.engine._line = line.Line(20_000)
+        crowd.bench.engine.line = line.Line(20_000)
         await crowd.begin()
 
         def big(name: str) -> Delivery:

@@ -47,6 +47,9 @@ def test_every_metric_is_listed() -> None:
     """And none that is gone; the gauges are added by the service."""
     metrics = Metrics()
     metrics.watch("millpond_waiting_messages", "", lambda: 0)
+    metrics.watch("millpond_messages_in_line", "", lambda: 0)
+    metrics.watch("millpond_connections", "", lambda: 0)
+    metrics.watch("millpond_request_body_bytes", "", lambda: 0)
     metrics.watch("millpond_flow_steps_running", "", lambda: 0)
     metrics.watch("millpond_letters", "", lambda: 0)
     rendered = set(re.findall(r"^# TYPE (\S+)", metrics.render().decode(), flags=re.MULTILINE))

@@ -34,7 +34,6 @@ LINGER_S = 2.0
 # A request that takes longer to arrive makes way for others, if there are too many connections.
 SLOW_S = 1.0
 RETRYABLE = frozenset({429, 503})
-TOO_MANY = "too_many_connections"
 # A chunk's size line and line ends.
 _FRAMING_BYTES = 16
 
@@ -258,7 +257,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def make_way(self, text: str) -> None:
         """Close at once: another connection needs the place."""
         if self._begun_at is not None and not self.refused and not self._is_answered():
-            self.transport.write(_response(503, TOO_MANY, text))
+            self.transport.write(_response(503, reason="too_many_connections", text=text))
         self.refused = True
         self._abandon_request()
         self.transport.close()
@@ -274,7 +273,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.refused = True
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not started and not self._is_answered():
-            self.transport.write(_response(status, reason, text))
+            self.transport.write(_response(status, reason=reason, text=text))
         self._abandon_request()
         self.on_refusal(status, reason, text)
         self.linger()
@@ -319,7 +318,7 @@ def _release_claim(cycle: Any, _: object = None) -> None:
         claim.release()
 
 
-def _response(status: int, reason: str, text: str) -> bytes:
+def _response(status: int, *, reason: str, text: str) -> bytes:
     outcome = "retry" if status in RETRYABLE else "poison"
     body = msgspec.json.encode(
         {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millpond.log import Log
-from millpond.web.bounded import TOO_MANY, BoundedProtocol
+from millpond.web.bounded import BoundedProtocol
 
 # Descriptors that are no connections: the store's files, calls to other services, the log.
 _OTHER_DESCRIPTORS = 100
@@ -70,7 +70,7 @@ class Connections:
             f"new ones, {self._refused} new ones refused. If these are good clients, raise HTTP_CONNECTIONS_MAX, "
             "and the descriptors of the process (ulimit -n) with it"
         )
-        self._log.note("WARNING", text, reason=TOO_MANY, closed=self._closed, refused=self._refused)
+        self._log.note("WARNING", text, reason="too_many_connections", closed=self._closed, refused=self._refused)
         self._closed = self._refused = 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import gc
 import logging
@@ -17,16 +16,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, BinaryIO, Protocol
 
-import msgspec
 import uvicorn
 import uvloop
 
-from millpond import timestamps
-from millpond._version import __version__
 from millpond.errors import MillpondError, SettingsError, StoreError
 from millpond.ingress.oidc import build_guard
 from millpond.ingress.push import Headers, PushEndpoint, Respond
 from millpond.log import ToLog
+from millpond.metrics import Metrics
 from millpond.model import Outcome, Result
 from millpond.ports import StoreWithCatalog
 from millpond.service import Service, open_store
@@ -39,6 +36,7 @@ from millpond.web.bounded import RETRYABLE
 from millpond.web.connections import Connections, connections_allowed, watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
 from millpond.web.streams import cut_off_unread, watch_readers
+from millpond.web.welcome import print_welcome, shown_host
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
@@ -94,7 +92,7 @@ def serve(
     lock = _lock_store(settings)
     try:
         listener = _bind(settings)
-        url = f"http://{_shown_host(settings.host)}:{listener.getsockname()[1]}"
+        url = f"http://{shown_host(settings.host)}:{listener.getsockname()[1]}"
         if lock is not None:
             lock.announce(url)
         try:
@@ -106,7 +104,7 @@ def serve(
         guard = build_guard(settings, service.log)
         endpoint = PushEndpoint if source is None else _NoPush
         push = endpoint(service.engine, service.log, service.metrics, guard)
-        _print_welcome(settings, url, source)
+        print_welcome(settings, url, None if source is None else source.welcome)
         last_resort = _LastResort(lambda: 0 if _is_fine(source) else 1)
         try:
             company = None if beside is None else partial(beside, service, url)
@@ -158,6 +156,7 @@ async def _serve(
     connections = Connections(
         connections_allowed(service.settings.http_connections_max, service.log), service.log, open_ones
     )
+    watch_http(service.metrics, open_ones, bodies)
     config = uvicorn.Config(
         app,
         http=_protocol(service, push, bodies, connections),
@@ -206,6 +205,11 @@ async def _serve(
     for failure in ended:
         if isinstance(failure, Exception):
             raise failure
+
+
+def watch_http(metrics: Metrics, open_ones: set[Any], bodies: Bodies) -> None:
+    metrics.watch("millpond_connections", "Open connections.", lambda: len(open_ones))
+    metrics.watch("millpond_request_body_bytes", "Request bodies in memory.", lambda: bodies.held)
 
 
 def _stop(
@@ -307,35 +311,6 @@ def _bind(settings: Settings) -> socket.socket:
             what = f"cannot be listened on: {error.strerror}"
         raise SettingsError("PORT", settings.port, f"{what} (HOST={settings.host})") from None
     return listener
-
-
-def _shown_host(host: str) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
-    return f"[{host}]" if ":" in host else host
-
-
-def _print_welcome(settings: Settings, url: str, source: Source | None) -> None:
-    """Plain single lines, also without a terminal; the command works when pasted."""
-    print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
-    if source is not None:
-        print(source.welcome, flush=True)  # noqa: T201
-        return
-    if settings.push_audience is not None:
-        who = f"{settings.push_service_account} for {settings.push_audience}"
-        print(f"Takes pushes at {url}{PUSH_PATH} with a token of {who}", flush=True)  # noqa: T201
-        return
-    now = time.time_ns() // 1_000
-    data = msgspec.json.encode({"service": "hello", "status": "ok", "timestamp": timestamps.to_text(now)})
-    body = {
-        "message": {
-            "data": base64.b64encode(data).decode(),
-            "messageId": f"hello-{now}",
-            "publishTime": timestamps.to_text(now),
-        },
-        "subscription": "projects/local/subscriptions/hello",
-    }
-    text = msgspec.json.encode(body).decode()
-    print(f"Try: curl -s {url}{PUSH_PATH} -H 'content-type: application/json' -d '{text}'", flush=True)  # noqa: T201
 
 
 def _log_through(service: Service) -> None:
