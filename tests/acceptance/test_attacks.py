@@ -121,6 +121,19 @@ def test_bodies_share_a_budget(start: Start) -> None:
     assert server.raw(request(message("third", MIB))).status == 200
 
 
+def test_an_answer_that_needs_no_body_does_not_wait_for_its_place(start: Start) -> None:
+    """The rest of the body is read and dropped, and the connection goes on."""
+    server = start(HTTP_BODIES_MIB="2")
+    with server.connect() as slow, server.connect() as other:
+        slow.sendall(request(message("slow", MIB))[:-1000])
+        time.sleep(0.1)
+        other.sendall(head(MIB, path="/nowhere"))
+        assert read_answer(other).status == 404
+        other.sendall(b" " * MIB)
+        other.sendall(request(message("after")))
+        assert read_answer(other).json["outcome"] == "applied"
+
+
 def test_a_body_gets_the_place_of_one_that_ended(start: Start) -> None:
     """Whoever waits for a place has it as soon as the request before is answered, or its client gone."""
     server = start(HTTP_BODIES_MIB="2")
