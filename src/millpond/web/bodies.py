@@ -63,12 +63,13 @@ class Claim:
             self._bodies.wait(self)
 
     def release(self) -> None:
-        """The request was answered, or its client is gone."""
-        if self._reader is not None:
-            self._reader = None
-            self._bodies.give_back(
-                self, granted=self._granted_at is not None, waits=self._waiting_since is not None
-            )
+        """The request was answered, or its client is gone. What still comes of its body is read, and dropped."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            waits = self._waiting_since is not None
+            self._bodies.give_back(self, granted=self._granted_at is not None, waits=waits)
+            if waits:
+                reader.go_on_reading()
 
     def is_overdue(self, now: float) -> bool:
         """Whether its connection has to be refused, for the sake of the others."""
