@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import threading
+
 import pytest
 
 from cli.shell import Serve, Shell
@@ -30,9 +34,15 @@ def test_every_built_in_topic_gets_valid_unique_events(shell: Shell, serve: Serv
 
 
 def test_backpressure_is_no_failure(shell: Shell, serve: Serve) -> None:
-    """A tiny queue answers 429 to some, which is explained and exits with 0."""
-    url = serve(env={"CONSUMER_QUEUE_SIZE": "1"}).url
-    ran = shell.ok("load", "--url", url, "--requests", "400", "--concurrency", "50")
+    """A tiny queue that stays full answers 429 to some, which is explained and exits with 0."""
+    server = serve(env={"CONSUMER_QUEUE_SIZE": "1"})
+    with contextlib.closing(sqlite3.connect(shell.store, isolation_level=None, check_same_thread=False)) as other:
+        # Nothing can be committed meanwhile, longer than a message waits for room.
+        other.execute("BEGIN IMMEDIATE")
+        later = threading.Timer(2.0, other.execute, ("ROLLBACK",))
+        later.start()
+        ran = shell.ok("load", "--url", server.url, "--requests", "400", "--concurrency", "50")
+        later.join()
     assert "backpressure working" in ran.out
     assert "acked: the store holds it" in ran.out
     assert "p99" in ran.out

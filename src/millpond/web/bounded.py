@@ -84,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received = 0
         self._chunk = 0
         self._announced = self._body_bytes = self._chunks = 0
-        self._in_headers, self._has_host, self._is_chunked = True, False, False
+        self._in_headers, self._has_host, self._is_chunked, self._is_begun = True, False, False, False
         # What the body now being received takes of the budget; None if it has none.
         self.claim: Claim | None = None
         self.refused = False
@@ -129,7 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._idle_since = None
         self._received, self._chunk = self._chunk, 0
         self._announced = self._body_bytes = self._chunks = 0
-        self._in_headers, self._has_host, self._is_chunked = True, False, False
+        self._in_headers, self._has_host, self._is_chunked, self._is_begun = True, False, False, False
         # That of the request before belongs to whoever answers it.
         self.claim = None
 
@@ -164,6 +164,7 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             if self._has_body():
                 self.claim = Claim(self.bodies, self)
+            self._is_begun = True
             self.begin_request()
 
     def begin_request(self) -> None:
@@ -246,7 +247,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return None
         if self.refused:
             return 2, 0.0
-        answering = self._in_headers and self.cycle is not None and not self.cycle.response_complete
+        answering = not self._is_begun and self.cycle is not None and not self.cycle.response_complete
         if self._begun_at is not None and not answering:
             arriving_s = now - self._begun_at
             return (1, arriving_s) if arriving_s > SLOW_S else None
@@ -288,7 +289,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _is_answered(self) -> bool:
         """Whether the request now being received has its answer already, and only its body is still coming."""
-        return not self._in_headers and self.cycle is not None and self.cycle.response_complete
+        return self._is_begun and self.cycle is not None and self.cycle.response_complete
 
     def _abandon_request(self) -> None:
         """The request now being received will never be complete."""

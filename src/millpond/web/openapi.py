@@ -35,8 +35,8 @@ Wherever there is GET, HEAD is answered with the same status and headers and no 
 405, and a path that is not listed 404, with the shape `Failure`.
 
 What is refused before it reaches the application (`malformed_http`, `request_timeout`, `body_too_large`,
-`headers_too_large`, and `shutting_down` while a request still arrives) has the shape `Refusal` on every path, and
-closes the connection. docs/http-api.md says the rest.
+`headers_too_large`, `too_many_connections`, 429 if there is no place for its body, `shutting_down` while a request
+still arrives) has the shape `Refusal` on every path, and closes the connection. docs/http-api.md says the rest.
 """
 _SCHEMES = {
     "pushToken": {

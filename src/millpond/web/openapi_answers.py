@@ -69,8 +69,9 @@ _EVERYWHERE: Answers = {
     400: [Shape("Refusal", ("malformed_http",))],
     408: [Shape("Refusal", ("request_timeout",))],
     413: [Shape("Refusal", ("body_too_large",))],
+    429: [Shape("Refusal", FULL)],
     431: [Shape("Refusal", ("headers_too_large",))],
-    503: [Shape("Refusal", (_ENDING,))],
+    503: [Shape("Refusal", (_ENDING, "too_many_connections"))],
 }
 # Everything but the push path, which answers 503 where this answers 500.
 IN_TABLE: Answers = {
