@@ -47,12 +47,13 @@ class Batches:
         self._cache = SnapshotCache(engine.rules.cache_entries_max, CACHE_BYTES_MAX)
         self._seen = Sightings(engine.rules.cache_entries_max)
 
-    async def commit(self, tickets: Sequence[Ticket], unsure: set[Ref] | None = None, conflicts: int = 0) -> None:
-        """Settle every ticket. `unsure` are documents that must be read, whatever the cache says.
+    async def commit(self, tickets: Sequence[Ticket], doubted: Iterable[Ref] = (), conflicts: int = 0) -> None:
+        """Settle every ticket. `doubted` are documents that must be read, whatever the cache says.
 
         `conflicts` is how often they met others' writes before they parted ways.
         """
-        unsure = set() if unsure is None else unsure
+        # Its own: reading clears it, and the other part of a batch that was split has not read.
+        unsure = set(doubted)
         failures = 0
         loop = asyncio.get_running_loop()
         while tickets:
@@ -235,13 +236,13 @@ class Batches:
         """One half after the other: they may share documents, and must not race each other."""
         middle = len(tickets) // 2
         for half in (tickets[:middle], tickets[middle:]):
-            await self.commit(half, set(unsure))
+            await self.commit(half, unsure)
 
     async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref], conflicts: int) -> None:
         """Commit groups that share no document, at once; all of them end before the first error goes on."""
 
         async def one(group: Sequence[Ticket]) -> None:
-            await self.commit(group, set(unsure), conflicts)
+            await self.commit(group, unsure, conflicts)
 
         for error in await run_all(one, groups, self._engine.rules.batches_in_flight_max):
             if error is not None:

@@ -190,11 +190,15 @@ def test_weird_and_legal(server: Server, row: Legal) -> None:
 
 
 class Slow(threading.Thread):
-    """A client that sends a beginning, then one byte a second, and notes what it is told and when."""
+    """A client that sends a beginning, then one byte a second, and notes what it is told and when.
 
-    def __init__(self, server: Server, *opening: bytes, answered: int = 0) -> None:
+    `later` is sent in the place of the first byte after ten seconds.
+    """
+
+    def __init__(self, server: Server, *opening: bytes, answered: int = 0, later: bytes = b"a") -> None:
         super().__init__(daemon=True)
         self._server, self._opening, self._answered = server, opening, answered
+        self._later = later
         self.answer: Answer | None = None
         self.seconds = 0.0
         self.closed = False
@@ -207,8 +211,13 @@ class Slow(threading.Thread):
                 if number < self._answered:
                     assert read_answer(connection).status == 200
             begun = time.monotonic()
+            later: bytes | None = self._later
             while self.answer is None and time.monotonic() - begun < 30:
-                connection.sendall(b"a")
+                if later is not None and time.monotonic() - begun > 10:
+                    connection.sendall(later)
+                    later = None
+                else:
+                    connection.sendall(b"a")
                 connection.settimeout(1)
                 try:
                     self.answer = read_answer(connection)
@@ -263,6 +272,9 @@ def crowd(request: pytest.FixtureRequest, start: Start) -> Iterator[Crowd | None
         "chunked body": Slow(server, request_bytes("transfer-encoding: chunked") + b"ff\r\n"),
         "header": Slow(server, request_bytes()[:-2] + b"x-slow: "),
         "second request": Slow(server, complete, request_bytes("content-length: 1000"), answered=1),
+        "header, then body": Slow(
+            server, request_bytes("content-length: 1000")[:-2] + b"x-slow: ", later=b"\r\n\r\n"
+        ),
         "read API": Slow(server, b"GET /api/stats HTTP/1.1\r\nx-slow: "),
     }
     found = Crowd(server, slow, Meanwhile(server))

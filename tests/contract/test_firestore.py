@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from google.cloud.firestore_v1.vector import Vector
 
 from common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
 from millpond.errors import Unavailable, WriteRefused
-from millpond.model import Committed, Conflict, Patch, Put, Ref, Write
+from millpond.model import Committed, Conflict, Delivery, LogEntry, Outcome, Patch, Put, Ref, Result, Write
 from millpond.stores.firestore import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
 from wire.onlooker import Onlooker
 
@@ -89,6 +90,27 @@ def test_a_commit_over_the_limit_is_refused_before_it_is_sent(fire: Firestore, r
     assert refused.value.code == "COMMIT_TOO_LARGE"
     assert fire.counts.calls[COMMIT] == 0
     assert isinstance(run(store.commit(writes[:3])), Committed)
+
+
+def test_log_entries_count_towards_the_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document alone is small, its entries are not: refused before it is sent, so that no server is needed."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")
+    store = FirestoreStore(project="p", keeps_log=True)
+    entries = [
+        LogEntry(
+            # What was random before does not compress.
+            delivery=Delivery(message_id=f"m{n}", publish_time=1, data=random.Random(n).randbytes(800_000)),
+            topic="t",
+            event_id=None,
+            arrived_at=1,
+            result=Result(Outcome.APPLIED, "applied"),
+        )
+        for n in range(6)
+    ]
+    with pytest.raises(WriteRefused, match=f"7 writes .* over {COMMIT_BYTES_MAX_EMULATOR}") as refused:
+        run(store.commit([Put(A, None, {"n": 1})], entries))
+    assert refused.value.code == "COMMIT_TOO_LARGE"
+    run(store.close())
 
 
 def test_a_commit_just_under_the_limit_is_taken(fire: Firestore, run: Run) -> None:

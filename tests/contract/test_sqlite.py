@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import apsw
 import pytest
 
 from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.model import Committed, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
+from millpond.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
+from millpond.route import RECEIPT_COLLECTION
 from millpond.stores import sqlite_schema
 from millpond.stores.lock import StoreInUse, StoreLock, find_holder
 from millpond.stores.sqlite import SqliteStore
@@ -55,6 +57,36 @@ def test_a_store_is_found_again(tmp_path: Path, run: Run) -> None:
     assert run(store.read([A])) == [Snapshot(A, first, {"n": 1})]
     assert run(store.commit([Put(A, first, {"n": 2})])).versions[0] > first
     assert run(store.count_events()) == {"t": {"applied": 1}}
+    run(store.close())
+
+
+def test_receipts_whose_hashes_collide_are_told_apart(pond: SqliteStore, run: Run) -> None:
+    """Their index is a CRC-32, which these two share: the id decides what is found, made, replaced, deleted."""
+    one, other = Ref(RECEIPT_COLLECTION, "plumless"), Ref(RECEIPT_COLLECTION, "buckeroo")
+    assert zlib.crc32(one.id.encode()) == zlib.crc32(other.id.encode())
+    first = run(pond.commit([Put(one, None, {"n": 1})])).versions[0]
+    assert run(pond.read([other])) == [Snapshot(other, None, None)]
+    second = run(pond.commit([Put(other, None, {"n": 2})])).versions[0]
+    assert run(pond.read([one, other])) == [Snapshot(one, first, {"n": 1}), Snapshot(other, second, {"n": 2})]
+    # Under one version, so that only the id is left to tell them apart.
+    both = run(pond.commit([Put(one, first, {"n": 3}), Put(other, second, {"n": 4})])).versions[0]
+    third = run(pond.commit([Put(one, both, {"n": 5})])).versions[0]
+    assert run(pond.read([one, other])) == [Snapshot(one, third, {"n": 5}), Snapshot(other, both, {"n": 4})]
+    run(pond.commit([Delete(one, third), Delete(other, both)]))
+    both = run(pond.commit([Put(one, None, {"n": 6}), Put(other, None, {"n": 7})])).versions[0]
+    assert run(pond.commit([Delete(one, both)])) == Committed([None])
+    assert run(pond.read([one, other])) == [Snapshot(one, None, None), Snapshot(other, both, {"n": 7})]
+
+
+def test_the_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, run: Run) -> None:
+    """It is folded back into the file once it holds 16 MiB, while the store is written to and read."""
+    path = tmp_path / "pond.db"
+    store = SqliteStore(path)
+    for number in range(40):
+        run(store.commit([Put(Ref("ponds", str(number)), None, {"blob": "x" * 1_000_000})]))
+        run(store.read([Ref("ponds", str(number))]))
+    assert path.with_name("pond.db-wal").stat().st_size < 20 * 1024 * 1024
+    assert path.stat().st_size > 20 * 1024 * 1024
     run(store.close())
 
 

@@ -363,6 +363,7 @@ def test_receipts_are_documents_like_any_other(run: Run, store: StoreWithCatalog
     version = put(run, store, ref, {"n": 1})
     assert run(store.commit([Put(ref, None, {"n": 2})])) == Conflict(frozenset({ref}))
     newer = put(run, store, ref, {"n": 2}, base=version)
+    assert run(store.commit([Put(ref, version, {"n": 3})])) == Conflict(frozenset({ref})), "it has changed since"
     assert read(run, store, ref) == [Snapshot(ref, newer, {"n": 2})]
     assert run(store.commit([Delete(ref, version)])) == Conflict(frozenset({ref}))
     assert isinstance(run(store.commit([Delete(ref, newer)])), Committed)

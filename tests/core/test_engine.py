@@ -146,6 +146,29 @@ def test_the_retry_budget_counts_from_arrival() -> None:
     run(scenario)
 
 
+def test_a_call_goes_on_for_the_last_message_of_its_batch() -> None:
+    """One whose time is nearly up shares a batch with one that has just come: the call that hangs ends in time."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1), FIRESTORE_RETRY_MAX_TOTAL_S="1.5")
+        bench.store.gate.clear()
+        ahead = asyncio.ensure_future(bench.send(service("m0", 0, "ok", 0)))
+        await asyncio.sleep(0.05)
+        old = asyncio.ensure_future(bench.send(service("m1", 1, "ok", 1)))
+        await asyncio.sleep(0.9)
+        new = asyncio.ensure_future(bench.send(service("m2", 2, "ok", 2)))
+        await asyncio.sleep(0.05)
+        bench.store.gate.set()
+        await ahead
+        bench.store.gate.clear()
+        await asyncio.sleep(0.8)
+        bench.store.gate.set()
+        assert outcomes([*await old, *await new]) == ["applied", "applied"]
+        assert [len(writes) for writes in bench.store.commits] == [2, 3], "a document, and a receipt for each"
+
+    run(scenario)
+
+
 def test_denied_access_is_retried_by_the_broker_and_pages_somebody() -> None:
     """It will not heal by itself, so the budget is not spent on it."""
 
@@ -464,6 +487,17 @@ def test_the_cache_is_bounded_by_count_and_bytes() -> None:
     put("big", 2_000)
     put("big too", 2_000)
     assert cache.get(Ref("c", "n19")) is None
+
+
+def test_what_is_dropped_from_the_cache_is_gone() -> None:
+    """From both generations: what was used again after a while is in each of them."""
+    cache = SnapshotCache(entries_max=4, bytes_max=1_000)
+    old, used_again = Ref("c", "old"), Ref("c", "used again")
+    for ref in (old, used_again):
+        cache.put(Snapshot(ref, 1, {}), 0.0, 1)
+    assert cache.get(used_again) is not None
+    cache.drop([old, used_again])
+    assert (cache.get(old), cache.get(used_again)) == (None, None)
 
 
 def test_a_full_room_answers_at_once() -> None:

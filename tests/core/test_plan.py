@@ -10,9 +10,10 @@ import pytest
 from common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal
 from millpond import Event, InvalidEvent, Latest, Tally
 from millpond.errors import ViewError
-from millpond.model import Document, Outcome, Ref, Snapshot
+from millpond.model import Delivery, Document, Outcome, Ref, Snapshot
 from millpond.plan import plan, refs_of
 from millpond.route import RECEIPT_COLLECTION
+from millpond.stamp import decode_stamp
 
 DAY = 86_400 * SECOND
 
@@ -44,6 +45,32 @@ def test_reasons_tell_a_redelivery_from_a_republished_copy_from_a_stale_event() 
         "stale_event_ignored",
         "duplicate_message_noop",
     ]
+
+
+def test_a_view_may_add_to_source_and_forge_nothing_in_it() -> None:
+    """With a stamp of its own making it could freeze a document, or let an older event win."""
+
+    class Forger(Latest):
+        topics = ("forged",)
+        collection = "forged"
+        key = "id"
+        time = "at"
+
+        def document(self, event: Event) -> Document:
+            mine = dict.fromkeys(("stamp", "key", "topic", "messageId", "publishedAt"), "forged")
+            return {"n": event.require("n"), "source": {**mine, "revisionAt": event.require("n")}}
+
+    def forged(number: int) -> Delivery:
+        return delivery({"topic": "forged", "id": "a", "n": number, "at": at(number)}, f"m{number}", number)
+
+    pond = Pond([Forger()])
+    assert reasons(pond, forged(1), forged(3), forged(2)) == ["applied", "applied", "stale_event_ignored"]
+    document = pond.get("forged/a")
+    source = document["source"]
+    assert "forged" not in {source[name] for name in ("stamp", "key", "messageId", "publishedAt")}
+    assert (document["n"], source["messageId"], source["topic"]) == (3, "m3", "forged")
+    assert decode_stamp(source["stamp"]).message_id == "m3"
+    assert source["revisionAt"] == 3
 
 
 def test_a_republished_copy_moves_provenance_only() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from millpond import timestamps
 from millpond.errors import Unavailable, WriteRefused
 from millpond.flow.results import Outcome
 from millpond.flow.step import StepContext
-from millpond.model import Document, Ref
+from millpond.model import Committed, Conflict, Document, LogEntry, Ref, Write
 from millpond.stores.memory import MemoryStore
 
 SHORT_S = 0.15
@@ -205,6 +206,32 @@ def test_a_step_that_stops_because_its_lease_is_over_is_not_failed(
         else:
             assert ended == (Outcome.FAILED, "attempts_exhausted", "FAILED", 1)
         assert ("error" in found) == (attempts_max == 1)
+
+    run(scenario())
+
+
+def test_the_lease_is_counted_from_before_the_claim(store: WatchedStore, run: Run[Any]) -> None:
+    """However long the store took to answer: we never believe to hold a step that another may have taken over."""
+
+    async def scenario() -> None:
+        async def slow(writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+            committed = await commit(writes, log)
+            bench.now += 10 * SECOND
+            return committed
+
+        async def work(context: StepContext) -> None:
+            ends = lease_end(await bench.step_of("r", "a"))
+            bench.now = ends - 1
+            held.append(not context.is_lost())
+            bench.now = ends
+            held.append(not context.is_lost())
+
+        held: list[bool] = []
+        commit, store.commit = store.commit, slow  # type: ignore[method-assign]
+        bench = FlowBench(store, {"CHART_EXPORT": work})
+        await bench.put("r", flow_run(a=step()))
+        await bench.send_current("r")
+        assert held == [True, False]
 
     run(scenario())
 

@@ -236,6 +236,18 @@ def test_a_withdrawn_key_takes_its_tokens_along(gate: Gate, issuer: Issuer) -> N
     assert gate.meets(header) is PushRefused
 
 
+def test_one_key_of_several_is_withdrawn(gate: Gate, issuer: Issuer) -> None:
+    """It takes its tokens along although other keys stay; those keys' tokens are only verified once more."""
+    kept = issuer.certificates["k-b"] = certificate(private_key("b"))
+    withdrawn, other = good(), signed_as(rs256("b"), kid="k-b")
+    assert gate.verify(withdrawn, other) == [None, None]
+    issuer.certificates = {"k-b": kept}
+    gate.steady.now += certificates.ASK_AGAIN_S
+    assert gate.meets(signed_as(rs256("b"), kid="k-unknown")) is PushRefused, "which makes the guard ask again"
+    assert not gate.guard.knows(withdrawn)
+    assert gate.verify(other) == [None]
+
+
 def test_a_certificate_has_a_life_of_its_own(gate: Gate, issuer: Issuer) -> None:
     """Outside of it, and where the key is weak or no RSA key, it is as if it were not there; the others serve."""
     elliptic = ec.generate_private_key(ec.SECP256R1())

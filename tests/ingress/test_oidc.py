@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable
@@ -13,11 +14,16 @@ from common.issuer import (
     UNAUTHENTICATED,
     Gate,
     Issuer,
+    certificate,
     good,
     now,
+    private_key,
+    rs256,
+    signed_as,
 )
 from millpond.errors import PushForbidden, PushRefused
 from millpond.ingress import oidc
+from millpond.ingress.certificates import read_certificates
 
 
 @pytest.mark.parametrize("iss", ["https://accounts.google.com", "accounts.google.com"])
@@ -85,6 +91,20 @@ def test_a_long_lived_token_is_looked_at_again(gate: Gate) -> None:
     gate.wall.now = begin + oidc.TRUST_S_MAX
     assert not gate.guard.knows(header)
     assert gate.meets(header) is None
+
+
+def test_a_token_is_known_no_longer_than_its_key_is_valid(gate: Gate, issuer: Issuer) -> None:
+    """A certificate that ends before the token takes it along: at that second it is refused."""
+    issuer.certificates["k-short"] = certificate(private_key("b"), days=(-1, 0.01))
+    ends = read_certificates(json.dumps(issuer.certificates).encode())["k-short"].valid_until
+    header = signed_as(rs256("b"), kid="k-short")
+    gate.wall.now = ends - 2
+    assert gate.meets(header) is None
+    gate.wall.now = ends - 1
+    assert gate.guard.knows(header)
+    gate.wall.now = ends
+    assert not gate.guard.knows(header)
+    assert gate.meets(header) is PushRefused
 
 
 def test_few_tokens_are_remembered(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from common.pond import NOW, SECOND, at, delivery
 from millpond import Event, Latest, Merge, Tally
-from millpond.model import Delivery, Document, Outcome
+from millpond.model import Committed, Conflict, Delivery, Document, LogEntry, Outcome, Write
 from millpond.refold.comparison import NO_EVENT, NOT_IN_LOG
+from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite import SqliteStore
 from refold.folding import Works, working
 
@@ -244,6 +246,48 @@ def test_a_view_with_a_bug_swaps_nothing_it_cannot_fold() -> None:
             assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
             assert await rebuild.swap() == 0
             assert (await later.document("doors/d") or {})["state"] == "shut"
+
+    asyncio.run(story())
+
+
+class Watched(MemoryStore):
+    """After each commit it is seen whether every event a tally has counted has a receipt that says so."""
+
+    # Done once, when a rebuild has just written a tally's document.
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+    swaps = 0
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        committed = await super().commit(writes, log)
+        counted = sum((tally.data or {})["n"] for tally in await self.list_documents("passes", 100, None))
+        receipts = [found.data or {} for found in await self.list_documents("ops_dedupe", 100, None)]
+        assert counted <= sum("passes" in receipt["views"] for receipt in receipts)
+        if not log and any(write.ref.collection == "passes" for write in writes):
+            self.swaps += 1
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                await meanwhile()
+        return committed
+
+
+def test_a_rebuilt_tally_counts_nothing_before_its_receipts_say_so() -> None:
+    """An event that came again between the document and its receipt, or after a kill there, would count twice."""
+
+    async def story() -> None:
+        old = Doors()
+        old.collection = old.name = "older"
+        store = Watched()
+        async with working([old], store) as works:
+            await works.take(*(door(f"a{n}", "open", n, f"door {n}") for n in range(3)))
+            async with working([old, Passes()], store) as later:
+                rebuild = await later.rebuild("passes")
+                await rebuild.fold()
+                # On an instance that does not have the view yet: only the log knows of it.
+                store.meanwhile = lambda: works.take(door("b", "shut", 9, "door 0"))
+                await rebuild.swap()
+                assert store.swaps == 2, "what arrived meanwhile was taken up after the others"
+                assert (await later.document("passes/door 0") or {})["n"] == 2
+                assert await is_level(later)
 
     asyncio.run(story())
 

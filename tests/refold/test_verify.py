@@ -14,7 +14,7 @@ from common.pond import NOW, SECOND, Orders, at, delivery, order, service, signa
 from common.properties import examples
 from core.histories import Batch, histories_with_arrivals
 from core.mill import Mill
-from millpond import DELETE, Event, Latest
+from millpond import DELETE, Event, Latest, timestamps
 from millpond.model import Delivery, Document, Put, Ref
 from millpond.refold.compare import Kind
 from millpond.refold.comparison import COUNTED_MORE, NOT_IN_LOG, Report
@@ -222,6 +222,21 @@ def test_what_expired_may_be_there_or_not() -> None:
             assert_fine(await works.verify(), documents=1)
             assert await works.store.sweep(works.now, None) > 0
             assert_fine(await works.verify(), documents=0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("days", [-1, 0.5, 30, None], ids=["past", "too early", "too late", "never"])
+def test_a_wrong_expiry_is_found(days: float | None) -> None:
+    """It would be deleted too early or too late; whether it has expired is for the fold to say."""
+
+    async def story() -> None:
+        async with working([Doors()]) as works:
+            await works.take(door("d1", "open", 1))
+            expires = None if days is None else timestamps.to_datetime(NOW + round(days * DAY_US))
+            await works.damage("doors/d", expireAt=expires)
+            (found,) = (await works.verify()).listed
+            assert (found.doc, found.kind, found.fields) == ("doors/d", Kind.DIFFERENT, ["expireAt"])
 
     asyncio.run(story())
 
