@@ -48,7 +48,7 @@ proof: install ## 2,000 simulated worlds, every planted bug, 100 killed servers,
 prove: install ## ten times as much, for an evening
 	$(BIN)/python -m proof --times 10
 
-mutants: install ## plant each bug of proof/mutants and see it caught
+mutants: install ## plant each bug of proof/mutants and see it caught, by the simulation or by tests
 	$(BIN)/python -m proof.mutants --shrink
 
 check: install ## ruff, mypy --strict and terraform fmt

@@ -9,18 +9,24 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from millpond._version import __version__
+from proof.mutants.by_simulation import SIMULATION
+from proof.mutants.by_tests import TESTS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "proof.json"
 PAGE = ROOT / "docs" / "guarantees.md"
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 _PARTS = "| part | what it came to | took |\n|---|---|---|\n"
-_BUGS = "| planted bug | what is wrong | seeds | messages left | checker that caught it |\n|---|---|---|---|---|\n"
+_SIMULATED = (
+    "| planted bug | what is wrong | seeds | messages left | checker that caught it |\n|---|---|---|---|---|\n"
+)
+_TESTED = "| planted bug | what is wrong | test that caught it |\n|---|---|---|\n"
 
 
 class Held(NamedTuple):
@@ -50,8 +56,15 @@ def tell_worlds(found: dict[str, Any]) -> str:
 
 
 def tell_bugs(found: dict[str, Any]) -> str:
+    caught = Counter(bug["by"] for bug in found["bugs"] if bug["caught"])
     most = max((bug["seeds"] or 0 for bug in found["bugs"]), default=0)
-    return f"{found['caught']} of {len(found['bugs'])} planted bugs caught, the hardest within {most:,} seeds"
+    return ", ".join(
+        [
+            f"{found['caught']} of {len(found['bugs'])} planted bugs caught",
+            f"{caught[SIMULATION]} by the simulation (the hardest within {most:,} seeds)",
+            f"{caught[TESTS]} by tests",
+        ]
+    )
 
 
 def tell_kills(found: dict[str, Any]) -> str:
@@ -102,12 +115,31 @@ def write(results: Sequence[Held], times: int) -> None:
     parts = {held.part: {"seconds": held.seconds, "held": held.held, **held.found} for held in results}
     figures = {"version": __version__, "date": date, "machine": machine, "command": command, "parts": parts}
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    rows = [f"| {held.part} | {held.text} | {held.seconds} s |" for held in results]
-    bugs = [
-        f"| `{bug['bug']}` | {bug['text']} | {bug['seeds']} | {bug['messages']} | {bug['checker']} |"
-        for held in results
-        for bug in held.found.get("bugs", ())
-    ]
-    table = f"`{command}` on {date} ({machine}):\n\n{_PARTS}" + "\n".join(rows) + f"\n\n{_BUGS}" + "\n".join(bugs)
+    tables = [f"`{command}` on {date} ({machine}):", _parts(results), *_bugs(results)]
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    text = "\n\n".join(tables)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def _parts(results: Sequence[Held]) -> str:
+    return _PARTS + "\n".join(f"| {held.part} | {held.text} | {held.seconds} s |" for held in results)
+
+
+def _bugs(results: Sequence[Held]) -> list[str]:
+    """One table for each way to catch them."""
+    bugs = [bug for held in results for bug in held.found.get("bugs", ())]
+    simulated = [
+        f"| `{bug['bug']}` | {bug['text']} | {bug['seeds']} | {bug['messages']} | {bug['checker']} |"
+        for bug in bugs
+        if bug["by"] == SIMULATION
+    ]
+    tested = [
+        f"| `{bug['bug']}` | {bug['text']} | {_linked(bug['checker'])} |" for bug in bugs if bug["by"] == TESTS
+    ]
+    return [_SIMULATED + "\n".join(simulated), _TESTED + "\n".join(tested)]
+
+
+def _linked(test: str) -> str:
+    """The name of a test as a link to its file; a parameter may hold what a table cannot."""
+    path, _, name = test.partition("::")
+    return f"[{name.partition('[')[0]}](../{path})"
