@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from millpond import timestamps
 from millpond.batch import CACHE_TRUST_S
 from millpond.care.moving import Mover
+from millpond.clock_agreement import AGREED_S, ClockAgreement
 from millpond.engine import Engine, Undertaker
 from millpond.errors import StoreError, missing_extra
 from millpond.flow.service import Flow
@@ -84,6 +85,7 @@ class Service:
         store: StoreWithCatalog,
         log_stream: BinaryIO,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -91,6 +93,7 @@ class Service:
         self.log = Log(log_stream, env=settings.env, metrics=self.metrics)
         self.views = load_views(settings)
         self._wall_clock = wall_clock
+        self._clocks = ClockAgreement(wall_clock, monotonic)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(store, keep=keep, wall_clock=wall_clock)
         self._undertaker = _find_undertaker(settings, self.letters)
@@ -160,7 +163,8 @@ class Service:
         return True
 
     async def sweep_for_ever(self) -> None:
-        """Delete what has expired, in small bites, once a minute, where the store does not do it itself."""
+        """Delete what has expired, in small bites, once a minute, if the store does not do it itself."""
+        self._clocks.look()
         while not self.store.expires_by_itself:
             await asyncio.sleep(SWEEP_EVERY_S)
             try:
@@ -171,8 +175,18 @@ class Service:
                 self.log.unexpected(bug)
 
     async def sweep(self) -> int:
+        """Delete what has expired, unless the wall clock was set lately: then everything may only look expired."""
+        now, trusted, jump_s = self._clocks.look()
+        if jump_s:
+            self.log.note(
+                "WARNING",
+                f"the wall clock jumped by {jump_s:+,.0f} s (it was set, or the machine slept): nothing that has "
+                f"expired is deleted until it has been steady for {AGREED_S / 60:.0f} minutes",
+                reason="clock_jumped",
+            )
+        if not trusted:
+            return 0
         days = self.settings.event_log_ttl_days
-        now = self._wall_clock()
         before = None if days is None else now - round(days * timestamps.DAY_US)
         total = 0
         while swept := await self.store.sweep(now, before):

@@ -45,7 +45,8 @@ class StoredLetters:
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
         ref = await self._place(item.delivery)
         now = self._wall_clock()
-        expires = timestamps.to_datetime(now + self._keep)
+        # By whichever clock is ahead: a letter buried while ours is behind would be swept as soon as it is right.
+        expires = timestamps.to_datetime(max(now, item.delivery.publish_time) + self._keep)
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
         document = _envelope(item, fault)
         fits = len(packed) <= self._part_bytes_max
