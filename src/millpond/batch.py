@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from millpond.cache import Sightings, SnapshotCache
 from millpond.concurrency import run_all
-from millpond.errors import AccessDenied, Poison, StoreError, ViewError, WriteRefused, kind_of
+from millpond.errors import AccessDenied, Poison, StoreError, StoreFileGone, ViewError, WriteRefused, kind_of
 from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
 from millpond.plan import Plan, plan
@@ -281,6 +281,8 @@ class Batches:
             if rules.bury_when_denied:
                 # Published letters are durable now. What only the store could keep is answered RETRY below.
                 await self._dig_all([(t, error) for t in tickets if t.item.letter is None and t.item.bury])
+            return self._expire(tickets, error, error.reason, everyone=True)
+        if isinstance(error, StoreFileGone):
             return self._expire(tickets, error, error.reason, everyone=True)
         if failures >= rules.retry_attempts_max:
             return self._expire(tickets, error, "store_unavailable", everyone=True)

@@ -12,6 +12,7 @@
     ├─ StepFailed               a step of a flow run says that it failed: FAILED with its code
     ├─ StoreError
     │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
+    │  │  └─ StoreFileGone      not by this process: its file was deleted, moved or replaced
     │  ├─ AccessDenied          try again and page somebody
     │  └─ WriteRefused          this write can never succeed: bury and alert
     ├─ PushRefused              not the broker, as far as we can tell: 401
@@ -114,6 +115,12 @@ class StoreError(MillpondError):
 
 class Unavailable(StoreError):
     reason = "store_unavailable"
+
+
+class StoreFileGone(Unavailable):
+    """The embedded store's file was deleted, moved or replaced. Only a restart heals that, no second try."""
+
+    reason = "store_file_gone"
 
 
 class AccessDenied(StoreError):

@@ -70,4 +70,10 @@ class StoreWithCatalog(Store, Catalog, Protocol):
     async def still(self) -> Self | None:
         """All of the store as it is at one moment, for reading, to be closed; None where that cannot be had."""
 
+    async def try_write(self) -> bool:
+        """Write as a commit does, but nothing that can be seen; False if this store has no such write.
+
+        Raises what a commit would raise now. Asked while commits fail, to learn when they would succeed again.
+        """
+
     async def close(self) -> None: ...

@@ -28,13 +28,15 @@ from millpond.refold.rebuild import Rebuild
 from millpond.route import Router
 from millpond.settings import FIRESTORE, Settings
 from millpond.settle import settle_replay
+from millpond.store_health import StoreHealth
+from millpond.store_watch import StoreWatch
 from millpond.stores.memory import MemoryStore
+from millpond.stores.observed import ObservedStore
 from millpond.stores.sqlite import SqliteStore
 from millpond.views import load_views
 from millpond.watch.watch import Watch
 
 SWEEP_EVERY_S = 60.0
-_PROBE = Ref("ops_services", "probe")
 
 
 def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
@@ -95,10 +97,13 @@ class Service:
         self._wall_clock = wall_clock
         self._clocks = ClockAgreement(wall_clock, monotonic)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
-        self.letters = StoredLetters(store, keep=keep, wall_clock=wall_clock)
+        health = StoreHealth()
+        observed = ObservedStore(store, health)
+        self._store_watch = StoreWatch(observed, health, self.log, local=settings.store != FIRESTORE)
+        self.letters = StoredLetters(observed, keep=keep, wall_clock=wall_clock)
         self._undertaker = _find_undertaker(settings, self.letters)
         self.engine = Engine(
-            store=store,
+            store=observed,
             router=Router(self.views, settings.route_rules()),
             undertaker=self._undertaker,
             rules=settings.engine_rules(),
@@ -110,7 +115,7 @@ class Service:
         self.metrics.expect_views(view.name for view in self.views)
         self.rebuilds = Rebuilds(self.rebuild, self.log)
         self.mover = Mover(store, self.views, self.engine.forget)
-        self.flow = Flow(settings, store, self.log, self.metrics, wall_clock)
+        self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock)
         self.metrics.watch(
             "millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running
         )
@@ -122,7 +127,14 @@ class Service:
             "Messages waiting for room.",
             lambda: len(self.engine.line),
         )
-        self.watch = Watch(metrics=self.metrics, store=store, log=self.log, waiting=lambda: self.engine.waiting)
+        self.watch = Watch(
+            metrics=self.metrics,
+            store=observed,
+            log=self.log,
+            waiting=lambda: self.engine.waiting,
+            health=health,
+            store_watch=self._store_watch,
+        )
 
     def rebuild(self, view_name: str) -> Opening | None:
         """The rebuild of a view, to be opened; None where no such view is loaded."""
@@ -155,12 +167,9 @@ class Service:
         self.log.message(delivery, result, settle_replay(result), latency_s, self._wall_clock())
         return result
 
-    async def store_answers(self) -> bool:
-        try:
-            await self.store.read([_PROBE])
-        except StoreError:
-            return False
-        return True
+    async def not_ready(self) -> str | None:
+        """Why no message should be sent here, or None."""
+        return await self._store_watch.not_ready() if self.engine.accepting else "shutting_down"
 
     async def sweep_for_ever(self) -> None:
         """Delete what has expired, in small bites, once a minute, if the store does not do it itself."""

@@ -50,6 +50,7 @@ def test_the_thresholds_are_those_of_the_specifications() -> None:
         ("backlog", "growth", "warning", ">", 0, 5 * minute, 15 * minute),
         ("backlog", "growth", "critical", ">", 0, 5 * minute, 30 * minute),
         # The store.
+        ("store-failing", "level", "critical", ">=", 3, 0, 0),
         ("store-transient", "rate", "warning", ">=", 5, 2 * minute, 10 * minute),
         ("store-transient", "rate", "critical", ">=", 20, 2 * minute, 10 * minute),
         ("store-denied", "count", "critical", ">", 0, 5 * minute, 0),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import resource
 import time
 
 import pytest
 from playwright.sync_api import expect
 
-from acceptance.support import Server
+from acceptance.support import Server, Start
 from browser.dashboard import Open, numbers, wait_until
 from browser.traffic import Platform, ago, send, service
 
@@ -45,6 +46,20 @@ def test_counters_and_charts_move(server: Server, platform: Platform, look: Open
     assert page.locator(".bars path.layer.is-applied").get_attribute("d")
     assert page.locator(".lines path.line.is-p99").get_attribute("d")
     dashboard.assert_not_reloaded()
+
+
+def test_the_verdict_follows_the_store(start: Start, look: Open) -> None:
+    """A disk that is full is critical within seconds, although every read succeeds; with room again all is well."""
+    server = start(FIRESTORE_RETRY_MAX_ATTEMPTS="1")
+    page = look(server.url).go().page
+    expect(page.locator("main h1")).to_have_text("The pond is level")
+    _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1_000, hard))
+    assert server.send(service("full", "ok"), message_id="full", published=ago(0)).status == 503
+    expect(page.locator("main h1")).to_have_text("The pond is not level", timeout=15_000)
+    expect(page.locator(".verdict p").first).to_contain_text("every commit, of the store has failed")
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    expect(page.locator("main h1")).to_have_text("The pond is level", timeout=15_000)
 
 
 def test_the_table_beside_a_chart_says_the_same(server: Server, platform: Platform, look: Open) -> None:

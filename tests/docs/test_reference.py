@@ -52,6 +52,7 @@ def test_every_metric_is_listed() -> None:
     metrics.watch("millpond_request_body_bytes", "", lambda: 0)
     metrics.watch("millpond_flow_steps_running", "", lambda: 0)
     metrics.watch("millpond_letters", "", lambda: 0)
+    metrics.watch("millpond_store_failing_seconds", "", lambda: 0)
     rendered = set(re.findall(r"^# TYPE (\S+)", metrics.render().decode(), flags=re.MULTILINE))
     named = {word.partition("{")[0] for word in listed(page("logs-and-metrics.md"))}
     assert {word for word in named if word.startswith("millpond_")} == rendered

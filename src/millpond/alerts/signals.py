@@ -28,8 +28,8 @@ COUNTERS = {
     "events": "millpond_view_events_total",
     "stale": f'millpond_view_events_total{{outcome="{Outcome.STALE.value}"}}',
 }
-# What it gauges. Every instance looks at the same store.
-GAUGES = {"letters": "millpond_letters"}
+# What it gauges. Every instance looks at the same store; the worst of them counts.
+GAUGES = {"letters": "millpond_letters", "store_failing": "millpond_store_failing_seconds"}
 
 
 def totals(metrics: Metrics) -> dict[str, int]:

@@ -98,6 +98,10 @@ class FirestoreStore(FirestoreCatalog):
     async def still(self) -> None:
         """Not to be had: what reads documents and the log has to live with writes in between."""
 
+    async def try_write(self) -> bool:
+        """Not to be had: every write of Firestore's leaves a document."""
+        return False
+
     async def close(self) -> None:
         await self.connection.close()
 

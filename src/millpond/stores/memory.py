@@ -85,6 +85,9 @@ class MemoryStore:
         copy._documents, copy._log = dict(self._documents), dict(self._log)  # noqa: SLF001 - of our own kind
         return copy
 
+    async def try_write(self) -> bool:
+        return True
+
     async def close(self) -> None:
         pass
 

@@ -34,6 +34,7 @@ from millpond.shape import check_ref, decode_document, encode_document, patched
 from millpond.stores import sqlite_log, sqlite_schema
 from millpond.stores import sqlite_rows as rows
 from millpond.stores.sqlite_errors import translate
+from millpond.stores.sqlite_file import StoreFile
 
 T = TypeVar("T")
 _SWEEP_ROWS = 1_000
@@ -75,14 +76,29 @@ class SqliteStore:
                 self._read_connection = sqlite_schema.open_reader(path)
         except apsw.Error as error:
             raise translate(error) from error
+        self._file = None if self._read_only else StoreFile(path)
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        return await self._on(self._reader, self._read, refs)
+        found = await self._on(self._reader, self._read, refs)
+        if self._file is not None:
+            self._file.check()
+        return found
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        if self._read_only:
-            raise StoreError("the store was opened for reading only")
-        return await self._on(self._writer, self._commit, writes, log)
+        """As the port says. What is called committed was durable in a file that still had its name."""
+        file = self._writable()
+        file.check()
+        committed = await self._on(self._writer, self._commit, writes, log)
+        file.check()
+        return committed
+
+    async def try_write(self) -> bool:
+        """A commit of nothing: it takes a version number, one page of the log, and a sync."""
+        file = self._writable()
+        file.check()
+        await self._on(self._writer, file.check_room)
+        await self.commit(())
+        return True
 
     async def collections(self) -> list[tuple[str, int]]:
         return await self._on(self._looker, self._rows, rows.COLLECTIONS, ())
@@ -113,6 +129,7 @@ class SqliteStore:
         return LogPage([sqlite_log.decode_row(row[1:]) for row in page], position, len(found) > limit)
 
     async def sweep(self, now: int, events_before: int | None) -> int:
+        self._writable().check()
         return await self._on(self._writer, self._sweep, now, events_before)
 
     async def still(self) -> Self:
@@ -127,6 +144,11 @@ class SqliteStore:
         self._writer.shutdown()
         self._reader.shutdown()
         self._looker.shutdown()
+
+    def _writable(self) -> StoreFile:
+        if self._file is None:
+            raise StoreError("the store was opened for reading only")
+        return self._file
 
     async def _on(self, executor: ThreadPoolExecutor, call: Callable[..., T], *args: Any) -> T:
         try:

@@ -21,6 +21,10 @@ class Alerting:
         # Lists, because a step in the middle of a deque has to be walked to.
         counted = {name: list(column) for name, column in columns.signals.items()}
         views = {view: signals.of_view(outcomes) for view, outcomes in columns.views.items()}
-        series = Series(list(columns.at), {**counted, "letters": list(columns.letters)}, views)
+        gauges: dict[str, Sequence[float | None]] = {
+            "letters": list(columns.letters),
+            "store_failing": list(columns.store_failing),
+        }
+        series = Series(list(columns.at), {**counted, **gauges}, views)
         self._states = evaluate(self._alerts, series, self._states)
         return self._states

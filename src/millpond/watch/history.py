@@ -43,6 +43,7 @@ class Columns:
         self.p99: deque[float | None] = deque(maxlen=STEPS_MAX)
         self.waiting: deque[int] = deque(maxlen=STEPS_MAX)
         self.letters: deque[int | None] = deque(maxlen=STEPS_MAX)
+        self.store_failing: deque[float] = deque(maxlen=STEPS_MAX)
 
     def append(self, step: Step) -> None:
         for name in _COLUMNS:
@@ -69,12 +70,15 @@ class Columns:
 class History:
     """The ring of steps. `sample` is called once a step, by whoever has a clock."""
 
-    def __init__(self, metrics: Metrics, waiting: Callable[[], int]) -> None:
+    def __init__(
+        self, metrics: Metrics, waiting: Callable[[], int], store_failing_s: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.columns = Columns()
         # How many letters lie in the store; None until somebody counted.
         self.letters: int | None = None
         self._metrics = metrics
         self._waiting = waiting
+        self._store_failing_s = store_failing_s
         self._last = read(metrics)
 
     def sample(self, at: float) -> Step:
@@ -87,6 +91,7 @@ class History:
             at=round(at, 1),
             waiting=self._waiting(),
             letters=self.letters,
+            store_failing=round(self._store_failing_s(), 1),
         )
         self._last = reading
         self.columns.append(step)

@@ -47,6 +47,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     p99: float | None
     waiting: int
     letters: int | None
+    # Seconds for which every read, or every commit, of the store has failed.
+    store_failing: float = 0.0
 
 
 def read(metrics: Metrics) -> Reading:
@@ -65,7 +67,14 @@ def read(metrics: Metrics) -> Reading:
 
 
 def difference(
-    before: Reading, after: Reading, *, bounds: Sequence[float], at: float, waiting: int, letters: int | None
+    before: Reading,
+    after: Reading,
+    *,
+    bounds: Sequence[float],
+    at: float,
+    waiting: int,
+    letters: int | None,
+    store_failing: float = 0.0,
 ) -> Step:
     """The step between two readings; `bounds` are those of `Reading.seconds`."""
     seconds = [now - then for then, now in zip(before.seconds, after.seconds, strict=True)]
@@ -81,6 +90,7 @@ def difference(
         p99=quantile(0.99, seconds, bounds),
         waiting=waiting,
         letters=letters,
+        store_failing=store_failing,
     )
 
 

@@ -14,6 +14,8 @@ from millpond.alerts.evaluate import AlertState
 from millpond.log import Log, Onlooker
 from millpond.metrics import Metrics
 from millpond.ports import Catalog
+from millpond.store_health import StoreHealth
+from millpond.store_watch import LOOK_EVERY_S, StoreWatch
 from millpond.watch.alerting import Alerting
 from millpond.watch.history import STEP_S, History, shown_step
 from millpond.watch.mailbox import Mailbox, frame
@@ -36,9 +38,13 @@ class Watch:
         store: Catalog,
         log: Log,
         waiting: Callable[[], int],
+        health: StoreHealth | None = None,
+        store_watch: StoreWatch | None = None,
         alerts: Alerts | None = None,
     ) -> None:
-        self.history = History(metrics, waiting)
+        health = StoreHealth() if health is None else health
+        self.history = History(metrics, waiting, lambda: health.failing_s)
+        self._store_watch = store_watch
         self.sparklines = Sparklines()
         self.changes = Changes()
         self.tails = Tails()
@@ -52,6 +58,11 @@ class Watch:
         self._asking: set[asyncio.Task[None]] = set()
         self._stopped = False
         metrics.watch("millpond_letters", "Letters lying in the store.", lambda: self.history.letters)
+        metrics.watch(
+            "millpond_store_failing_seconds",
+            "For how long every read, or every commit, of the store has failed; 0 while they succeed.",
+            lambda: health.failing_s,
+        )
 
     def _set_letters(self, letters: int) -> None:
         self.history.letters = letters
@@ -67,6 +78,8 @@ class Watch:
             loop.create_task(self._every(CHANGED_EVERY_S, self._tell_changes)),
             loop.create_task(self._every(TOTALS_LOOKED_AT_EVERY_S, self._tell_totals)),
         ]
+        if self._store_watch is not None:
+            self._tasks.append(loop.create_task(self._every(LOOK_EVERY_S, self._store_watch.look)))
         self._choose_onlookers()
 
     def stop(self) -> None:
@@ -82,6 +95,8 @@ class Watch:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._store_watch is not None:
+            await self._store_watch.close()
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         """`act` in step with the clock. After a long pause the steps that were missed are not made up for."""

@@ -45,9 +45,11 @@ def build_app(service: Service, push: PushEndpoint) -> App:
 
 def build_table(service: Service, guard: PushGuard | None = None) -> Table:
     async def ready(_: Request) -> Response:
-        fine = service.engine.accepting and await service.store_answers()
-        state = {"status": "ok" if fine else "unavailable", "waiting": service.engine.waiting}
-        return json_response(state, 200 if fine else 503)
+        reason = await service.not_ready()
+        waiting = service.engine.waiting
+        if reason is None:
+            return json_response({"status": "ok", "waiting": waiting})
+        return json_response({"status": "unavailable", "waiting": waiting, "reason": reason}, 503)
 
     async def live(_: Request) -> Response:
         status = "ok" if service.engine.accepting else "unavailable"

@@ -18,6 +18,7 @@ from millpond.errors import (
     Overloaded,
     PushForbidden,
     PushRefused,
+    StoreFileGone,
     Unavailable,
     UnroutableEvent,
     ViewError,
@@ -56,13 +57,17 @@ ENVELOPE = (
 )
 _STORE = (Unavailable.reason, "contention", AccessDenied.reason)
 _ENDING = "shutting_down"
-UNSETTLED = (*(*_STORE, ViewError.reason, "letter_not_stored", "letter_refused", _ENDING, InternalError.reason),)
+UNSETTLED = (
+    *(*_STORE, StoreFileGone.reason, ViewError.reason, "letter_not_stored", "letter_refused"),
+    *(_ENDING, InternalError.reason),
+)
 FLOW_DONE = (
     *("step_succeeded", "step_failed", "attempts_exhausted", "lost_race", "claim_lost", "event_filtered"),
     *("invalid_steps", "no_ready_step", "step_blocked", "run_not_found", WriteRefused.reason),
 )
 FLOW_AGAIN = (*_STORE, _ENDING, InternalError.reason)
 FULL = (Overloaded.reason,)
+UNREADY = (_ENDING, "store_failing", StoreFileGone.reason)
 
 # Refused by the connection, in the shape of a push answer on every path.
 _EVERYWHERE: Answers = {

@@ -96,8 +96,8 @@ _take_event = Operation(
 
 
 def _health(name: str) -> Operation:
-    text = "Whether messages are taken, and the store answered a read just now. 503 where not."
-    unwell = {503: [Shape("Health")]}
+    text = "Whether messages are taken, and the store takes what the last ones led to. 503 if not."
+    unwell = {503: [Shape("Unready", answers.UNREADY)]}
     return Operation(name, "Whether messages are taken", {**ok("Health"), **unwell}, text)
 
 

@@ -201,6 +201,10 @@ _ANSWERS: dict[str, Schema] = {
     "Health": closed(
         "`waiting` messages wait for a commit.", {"status": {"enum": ["ok", "unavailable"]}, "waiting": COUNT}
     ),
+    "Unready": closed(
+        "Why no message should be sent here now; `waiting` messages wait for a commit.",
+        {"status": {"const": "unavailable"}, "waiting": COUNT, "reason": REASON},
+    ),
     "OpenApi": described(_ANY_OBJECT, "This description."),
     "Collections": closed(
         "Every collection, by name.",

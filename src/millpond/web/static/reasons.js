@@ -24,6 +24,7 @@ const SENTENCES = {
   backpressure_queue_full: "The waiting room was full. It comes again.",
   shutting_down: "The server was ending. It comes again.",
   store_unavailable: "The store did not answer in time. It comes again.",
+  store_file_gone: "The store’s file was deleted, moved or replaced: the server must be restarted.",
   contention: "Other writers kept changing the document. It comes again.",
   access_denied: "The store denies access: permissions must be mended.",
   letter_not_stored: "It should be buried, and its letter could not be stored. It comes again.",

@@ -1,0 +1,90 @@
+"""A store whose calls are put down in its health. Nothing else about them changes.
+
+Whoever serves messages gets the store through this; what people look up does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Self, TypeVar
+
+from millpond.errors import StoreError, Unavailable, WriteRefused
+from millpond.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
+from millpond.ports import StoreWithCatalog
+from millpond.store_health import Call, StoreHealth
+
+T = TypeVar("T")
+
+
+class ObservedStore:
+    def __init__(self, inner: StoreWithCatalog, health: StoreHealth) -> None:
+        self._inner = inner
+        self._health = health
+        self.commits_in_flight_max = inner.commits_in_flight_max
+        self.keeps_log = inner.keeps_log
+        self.expires_by_itself = inner.expires_by_itself
+
+    async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
+        return await self._observe(Call.READ, self._inner.read(refs))
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        return await self._observe(Call.COMMIT, self._inner.commit(writes, log))
+
+    async def try_write(self) -> bool:
+        try:
+            found = await self._inner.try_write()
+        except StoreError as error:
+            self._health.failed(Call.COMMIT, error)
+            raise
+        if found:
+            self._health.succeeded(Call.COMMIT)
+        return found
+
+    # Asked every few seconds, also while no message comes: an idle service learns by these that its store is away.
+
+    async def count_documents(self, collection: str) -> int:
+        return await self._observe(Call.READ, self._inner.count_documents(collection))
+
+    async def collections(self) -> list[tuple[str, int]]:
+        return await self._observe(Call.READ, self._inner.collections())
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        return await self._inner.list_documents(collection, limit, after)
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        return await self._inner.find_events(any_id)
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        return await self._inner.count_events()
+
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        return await self._inner.read_log(after, limit)
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        return await self._inner.sweep(now, events_before)
+
+    async def still(self) -> Self | None:
+        inner = await self._inner.still()
+        return None if inner is None else type(self)(inner, self._health)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _observe(self, call: Call, asked: Awaitable[T]) -> T:
+        try:
+            answer = await asked
+        except WriteRefused:
+            # The write is at fault. Most are refused before the store is asked.
+            raise
+        except StoreError as error:
+            self._health.failed(call, error)
+            raise
+        except asyncio.CancelledError:
+            # The engine ends a call that takes longer than its messages may wait.
+            text = "no answer from the store in the time that was left"
+            self._health.failed(call, Unavailable(text, code="DEADLINE_EXCEEDED"))
+            raise
+        # A conflict as well: the store has answered.
+        self._health.succeeded(call)
+        return answer

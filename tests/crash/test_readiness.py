@@ -1,0 +1,102 @@
+"""A real server whose disk is full: not ready, and its page says so; ready again with space, without a message."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acceptance.event_streams import reading
+from acceptance.support import Answer, Server, Start, starting
+
+T0 = "2026-01-08T12:00:00Z"
+NOTICED_S = 12.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with starting(lambda: tmp_path) as start:
+        yield _start(start)
+
+
+def _start(start: Start) -> Server:
+    server = start(FIRESTORE_RETRY_MAX_ATTEMPTS="2")
+    assert send(server, "before").status == 200
+    return server
+
+
+def send(server: Server, name: str) -> Answer:
+    # Too large for what the file may still grow.
+    return server.send({"service": name, "timestamp": T0, "status": "x" * 100_000}, message_id=name)
+
+
+def fill(server: Server) -> None:
+    """From here on no file of the server may grow, as on a full disk: reads succeed, and every commit fails."""
+    size = max(file.stat().st_size for file in server.store.parent.glob("millpond.db*"))
+    _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+def make_room(server: Server) -> None:
+    _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + NOTICED_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def test_a_full_disk(server: Server) -> None:
+    """`/ready`, `/health` and the page's verdict follow the commits; `/live` does not: a restart would not help."""
+    assert server.get("/ready").status == 200
+    with reading(server, "/api/live") as page:
+
+        def verdict() -> str:
+            alerts = page.named("alerts")[-1].content["alerts"]
+            return next(str(alert["state"]) for alert in alerts if alert["id"] == "store-failing")
+
+        page.find("alerts")
+        fill(server)
+        assert send(server, "full").status == 503
+        until(lambda: server.get("/ready").status == 503, "it is still ready")
+        answer = server.get("/health")
+        assert (answer.status, answer.json["status"], answer.json["reason"]) == (
+            503,
+            "unavailable",
+            "store_failing",
+        )
+        assert server.get("/live").status == 200
+        assert server.get("/api/stats").status == 200
+        until(lambda: verdict() == "critical", "the page does not say so")
+        # Without traffic, for a while: reads go on succeeding, and must not make up for it.
+        time.sleep(3)
+        assert server.get("/ready").status == 503
+        make_room(server)
+        until(lambda: server.get("/ready").status == 200, "it is not ready again")
+        until(lambda: verdict() == "ok", "the page does not say so")
+    assert send(server, "full").status == 200
+    lines = [json.loads(line) for line in server.output if line.startswith("{")]
+    told = [(line["severity"], line["message"]) for line in lines if "ready" in line["message"]]
+    assert told == [
+        ("INFO", "ready"),
+        ("ERROR", "the store fails every call: not ready"),
+        ("NOTICE", "the store answers again: ready"),
+    ]
+
+
+def test_one_failed_try_is_no_outage(server: Server) -> None:
+    """A disk that is full for a moment is nobody's business: the service stays ready all the while."""
+    fill(server)
+    assert send(server, "full").status == 503
+    make_room(server)
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        assert server.get("/ready").status == 200
+        time.sleep(0.05)

@@ -1,0 +1,103 @@
+"""Firestore away from a real server: not ready, and its page says so, traffic or not, until it is back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from grpc import StatusCode
+
+from acceptance.event_streams import Reading, reading
+from acceptance.support import Answer, Server
+from common.firestore_proxy import BEFORE, COMMIT, Fault, running_proxy
+from common.relay import Relay, relayed
+
+T0 = "2026-01-08T12:00:00Z"
+NOTICED_S = 20.0
+# An idle service counts its letters every 15 s.
+IDLE_NOTICED_S = 40.0
+ENVIRONMENT = {
+    "STORE": "firestore",
+    "ENV": "test",
+    "SYSTEM_EVENTS_TOPIC": "system.events",
+    "DEFAULT_REGION": "local",
+    "FIRESTORE_RETRY_MAX_TOTAL_S": "4",
+    "FIRESTORE_RPC_DEADLINE_S": "2",
+}
+
+
+@pytest.fixture
+def relay(firestore_emulator: str) -> Iterator[Relay]:
+    with relayed(firestore_emulator) as relay:
+        yield relay
+
+
+def serve(folder: Path, project: str, address: str) -> Server:
+    return Server(folder, {**ENVIRONMENT, "GCP_PROJECT": project, "FIRESTORE_EMULATOR_HOST": address})
+
+
+def send(server: Server, name: str) -> Answer:
+    return server.send({"service": name, "timestamp": T0}, message_id=name)
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = NOTICED_S) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+def verdict(page: Reading) -> str:
+    """The state of the alert that says whether the store works: the page's verdict is that of the worst alert."""
+    alerts = page.named("alerts")[-1].content["alerts"]
+    return next(str(alert["state"]) for alert in alerts if alert["id"] == "store-failing")
+
+
+def test_firestore_away(tmp_path: Path, project: str, relay: Relay) -> None:
+    """While messages come: 503 for each, not ready, and critical on the page; all of it over when it is back."""
+    with serve(tmp_path, project, relay.address) as server, reading(server, "/api/live") as page:
+        assert send(server, "before").status == 200
+        page.find("alerts")
+        relay.cut()
+        assert send(server, "away").status == 503
+        until(lambda: verdict(page) == "critical", "the page does not say so")
+        answer = server.get("/ready")
+        assert (answer.status, answer.json["reason"]) == (503, "store_failing")
+        assert server.get("/live").status == 200
+        relay.mend()
+        until(lambda: server.get("/ready").status == 200, "it is not ready again", IDLE_NOTICED_S)
+        until(lambda: verdict(page) == "ok", "the page does not say so")
+        assert send(server, "away").status == 200
+
+
+def test_firestore_away_from_an_idle_server(tmp_path: Path, project: str, relay: Relay) -> None:
+    """No message, and no question for its readiness: the page says so all the same."""
+    with serve(tmp_path, project, relay.address) as server, reading(server, "/api/live") as page:
+        page.find("totals")
+        relay.cut()
+        until(lambda: verdict(page) == "critical", "the page does not say so", IDLE_NOTICED_S)
+        relay.mend()
+        until(lambda: verdict(page) == "ok", "the page does not say so")
+
+
+def test_firestore_that_takes_no_writes(tmp_path: Path, project: str, firestore_emulator: str) -> None:
+    """Every read succeeds, and says nothing about commits. After a while messages are let in again, and decide."""
+    with ExitStack() as stack:
+        proxy = stack.enter_context(running_proxy(firestore_emulator))
+        server = stack.enter_context(serve(tmp_path, project, proxy.address))
+        assert send(server, "before").status == 200
+        fault = Fault(COMMIT, BEFORE, StatusCode.RESOURCE_EXHAUSTED, times=None)
+        proxy.faults[f"projects/{project}/databases/(default)"] = fault
+        for n in range(3):
+            assert send(server, f"full-{n}").status == 503
+        assert server.get("/ready").json["reason"] == "store_failing"
+        until(lambda: server.get("/ready").status == 200, "no message may try again", IDLE_NOTICED_S)
+        for n in range(3):
+            assert send(server, f"full-{n}").status == 503
+        assert server.get("/ready").status == 503
+        fault.left = 0
+        assert send(server, "full-0").status == 200
+        assert server.get("/ready").status == 200
