@@ -30,11 +30,11 @@ class Call(StrEnum):
 
 
 class Outage(msgspec.Struct):
-    """A row of failed calls without a success. Times are the clock's."""
+    """A row of failed calls without a success. Times are the clock's; an error kept whole would keep its frames."""
 
     since: float
     last: float
-    error: StoreError
+    error: str
 
 
 class StoreHealth:
@@ -42,18 +42,20 @@ class StoreHealth:
         self._clock = clock
         self._outages: dict[Call, Outage] = {}
         self._answered_at: float | None = None
-        self.gone: StoreFileGone | None = None
+        # What was said when the store's file was found to be gone.
+        self.gone: str | None = None
 
     def succeeded(self, call: Call) -> None:
         self._answered_at = self._clock()
         self._outages.pop(call, None)
 
     def failed(self, call: Call, error: StoreError) -> None:
+        text = str(error)
         if isinstance(error, StoreFileGone):
-            self.gone = error
+            self.gone = text
         now = self._clock()
-        outage = self._outages.setdefault(call, Outage(now, now, error))
-        outage.last, outage.error = now, error
+        outage = self._outages.setdefault(call, Outage(now, now, text))
+        outage.last, outage.error = now, text
 
     def give_second_chance(self) -> None:
         """Forget failed commits that are some time ago; the next one decides anew."""
@@ -77,7 +79,7 @@ class StoreHealth:
         return max((outage.last - outage.since for outage in self._outages.values()), default=0.0)
 
     @property
-    def error(self) -> StoreError | None:
+    def error(self) -> str | None:
         """What the call said that failed last."""
         return max(self._outages.values(), key=lambda outage: outage.last).error if self._outages else None
 

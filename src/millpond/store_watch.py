@@ -76,9 +76,9 @@ class StoreWatch:
         if reason == self._said:
             return
         if reason == "store_file_gone":
-            self._log.note("CRITICAL", f"{error}", reason=reason)
+            self._log.note("CRITICAL", error or "", reason=reason)
         elif reason is not None:
-            told = "" if error is None else f"{error}"[:ERROR_CHARS_MAX]
+            told = (error or "")[:ERROR_CHARS_MAX]
             self._log.note("ERROR", "the store fails every call: not ready", reason=reason, error=told)
         else:
             self._log.note("NOTICE", "the store answers again: ready")
