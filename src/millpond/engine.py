@@ -116,10 +116,9 @@ class Engine:
             done(SHUTTING_DOWN)
             return
         arrival = Arrival(delivery, done, replay, bury, weigh(delivery))
-        if self.line or self._is_full():
+        if self._is_full():
             self._pump()
-            # Nobody overtakes those who wait already.
-            if self.line or self._is_full():
+            if self._is_full():
                 if not (wait and self.line.join(arrival)):
                     raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -31,6 +32,21 @@ def message(name: str, size: int = 0) -> bytes:
     payload = {"service": name, "timestamp": "2026-01-08T12:00:00Z"}
     body = json.dumps(push_body(payload, message_id=name)).encode()
     return b" " * max(size - len(body), 0) + body
+
+
+def bodies_held(server: Server) -> int:
+    """The bytes of request bodies in memory, by the server's own metric."""
+    found = re.search(r"^millpond_request_body_bytes (\S+)$", server.http.get("/metrics").text, re.MULTILINE)
+    assert found is not None
+    return round(float(found[1]))
+
+
+def come_to_rest(server: Server) -> None:
+    """Wait until no body is held."""
+    until = time.monotonic() + 5
+    while bodies_held(server):
+        assert time.monotonic() < until, f"{bodies_held(server)} bytes were not given back"
+        time.sleep(0.02)
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------
@@ -94,6 +110,40 @@ def test_a_large_body_with_a_token_not_seen_before(guarded: Server) -> None:
     token = f"authorization: {good(sub='somebody new').decode()}"
     answer = guarded.raw(request(message("large", 3 * MIB), token), timeout_s=10)
     assert (answer.status, answer.json["outcome"]) == (200, "applied")
+
+
+@pytest.fixture
+def hesitant(start: Start) -> Iterator[Server]:
+    """A server that waits two seconds for the certificates."""
+    with Issuer() as issuer:
+        issuer.pause_s = 2.0
+        yield start(PUSH_AUDIENCE=AUDIENCE, PUSH_SERVICE_ACCOUNT=ACCOUNT, PUSH_CERTS_URL=issuer.url)
+
+
+def test_nothing_is_read_while_a_token_is_verified(hesitant: Server) -> None:
+    """However much the client sends: what came along with the headers, and no more."""
+    token = f"authorization: {good().decode()}"
+    with hesitant.connect() as connection:
+        connection.sendall(head(14 * MIB, token))
+        connection.setblocking(False)
+        sent, until = 0, time.monotonic() + 0.5
+        while time.monotonic() < until:
+            with contextlib.suppress(BlockingIOError):
+                sent += connection.send(b" " * min(MIB, 14 * MIB - sent))
+            time.sleep(0.01)
+        assert bodies_held(hesitant) <= 256 * 1024
+
+
+def test_whoever_leaves_before_its_token_is_verified(hesitant: Server) -> None:
+    """Nothing of its message is kept, whether it was complete or not."""
+    token = f"authorization: {good().decode()}"
+    whole = request(message("left", 30_000), token)
+    with hesitant.connect() as complete, hesitant.connect() as incomplete:
+        complete.sendall(whole)
+        incomplete.sendall(whole[:-10])
+        time.sleep(0.2)
+        assert bodies_held(hesitant) == 59_990
+    come_to_rest(hesitant)
 
 
 # --- bodies ------------------------------------------------------------------------------------------------------
@@ -196,6 +246,34 @@ def test_many_small_bodies_that_stand_still(start: Start) -> None:
             with contextlib.suppress(TimeoutError):
                 statuses.append(read_answer(connection).status)
         assert statuses.count(429) == len(statuses) >= 5
+
+
+def test_everything_is_given_back(server: Server) -> None:
+    """Uploads that are aborted on any way, answered early, or pipelined behind a stream nobody reads."""
+    upload = message("given-back", 300_000)
+    chunks = b"%x\r\n%b\r\n" % (200_000, upload[:200_000])
+    for sent, held in (
+        (request(upload)[:-10], 300_000),
+        (request(upload, path="/api/replay")[:-10], 300_000),
+        (f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode() + chunks, 14 * MIB),
+        (request(message("small", 30_000))[:-10], 29_990),
+        (b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\n\r\n" + request(message("behind", 30_000)), 30_000),
+    ):
+        with server.connect() as connection:
+            connection.sendall(sent)
+            time.sleep(0.1)
+            assert bodies_held(server) == held, sent[:100]
+        come_to_rest(server)
+
+
+def test_a_request_is_answered_once(start: Start) -> None:
+    """What was answered before its body was complete is only closed when the server ends."""
+    server = start()
+    with server.connect() as connection:
+        connection.sendall(head(MIB, path="/nowhere") + b" " * 1_000)
+        assert read_answer(connection).status == 404
+        server.terminate()
+        assert ended(connection)
 
 
 # --- crowds ------------------------------------------------------------------------------------------------------

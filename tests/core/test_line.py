@@ -12,8 +12,10 @@ import pytest
 from common.faulty import Bench, FaultyStore
 from common.pond import delivery, service
 from millpond import line
-from millpond.errors import Overloaded
+from millpond.errors import Overloaded, Unavailable
+from millpond.letters.in_store import StoredLetters
 from millpond.model import Delivery, Outcome, Result
+from millpond.route import Fault, Item, Letter
 from millpond.settle import settle_push
 
 FULL = "backpressure_queue_full"
@@ -192,6 +194,29 @@ def test_room_made_by_a_letter_is_taken() -> None:
         await crowd.answered(6)
         assert crowd.answers["poison"].outcome is Outcome.POISON
         assert {crowd.reasons[f"m{n}"] for n in range(1, 6)} == {"applied"}
+
+    asyncio.run(scenario())
+
+
+def test_room_made_by_a_letter_that_failed_is_taken() -> None:
+    """The store is away for letters only: the poison is answered, and nobody in the line waits for a timer."""
+
+    class Away(StoredLetters):
+        async def write_letter(self, item: Item, fault: Fault) -> Letter:
+            await asyncio.sleep(0.02)
+            raise Unavailable(f"no letter of {item.delivery.message_id}: {fault}")
+
+    async def scenario() -> None:
+        crowd = Crowd(queue_size=1, POISON_POLICY="park", FIRESTORE_RETRY_MAX_ATTEMPTS="1")
+        crowd.open()
+        crowd.bench.engine.undertaker = Away(crowd.bench.store, keep=1, wall_clock=lambda: 0)
+        crowd.submit(delivery({"what": "is this"}, "poison"))
+        await asyncio.sleep(0.01)
+        crowd.submit(message(1))
+        began = time.monotonic()
+        await crowd.answered(2)
+        assert time.monotonic() - began < 0.5
+        assert crowd.reasons == {"poison": "letter_not_stored", "m1": "applied"}
 
     asyncio.run(scenario())
 

@@ -191,8 +191,8 @@ class BoundedProtocol(HttpToolsProtocol):
             # What arrives after the answer is dropped.
             if self.claim is not None:
                 self.claim.add(len(body))
-                if self.claim.small > SMALL_BYTES_MAX:
-                    # It came in chunks, so its length is not known.
+                if self._is_chunked and self.claim.small > SMALL_BYTES_MAX:
+                    # Its length is not known.
                     self.claim.announce(BODY_BYTES_MAX)
             self.take_body(body)
 

@@ -118,13 +118,11 @@ class PushCycle:
     def _go_on(self, announced: int) -> None:
         """The token is good."""
         self._is_known = True
-        if self.disconnected:
-            return
-        if self._claim is not None and self.more_body:
-            self._claim.announce(announced)
         self._protocol.go_on_reading()
         if not self.more_body:
             self._submit()
+        elif self._claim is not None and not self.disconnected:
+            self._claim.announce(announced)
 
     def end(self) -> None:
         """The body is complete."""
@@ -135,11 +133,10 @@ class PushCycle:
             self._submit()
 
     def abandon(self) -> None:
-        """The connection is gone, or its request was refused. What was submitted is still answered, to nobody."""
+        """The connection is gone, or its request was refused. What is complete is still taken, and not answered."""
         self.disconnected = True
-        if self.more_body or not self._is_known:
+        if self.more_body:
             self.chunks.clear()
-            self._release()
 
     def _submit(self) -> None:
         # Let go of at once: a connection outlives its requests, and refers to the last of them.
