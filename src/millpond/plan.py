@@ -13,9 +13,11 @@ from typing import NamedTuple, cast
 import msgspec
 
 from millpond import timestamps
+from millpond.burial import plan_burial, refs_of_letter
 from millpond.errors import InvalidEvent, Poison, ViewError
 from millpond.model import (
     OUTCOME_RANK,
+    Delete,
     Document,
     LogEntry,
     Outcome,
@@ -27,7 +29,7 @@ from millpond.model import (
     Write,
 )
 from millpond.receipts import Receipts, content_mark
-from millpond.route import Item, Letter, Target
+from millpond.route import Item, Target
 from millpond.shape import same_value
 from millpond.stamp import decode_stamp
 from millpond.stored_stamps import field_holders, merged_source, stamp_and_key
@@ -56,11 +58,12 @@ class Verdict(msgspec.Struct, frozen=True):
 class Desk:
     """Working copies of the documents a batch touches; remembers what was changed and from which version."""
 
-    __slots__ = ("_changed", "_snapshots")
+    __slots__ = ("_changed", "_removed", "_snapshots")
 
     def __init__(self, snapshots: Mapping[Ref, Snapshot]) -> None:
         self._snapshots = snapshots
         self._changed: dict[Ref, tuple[Document, bool]] = {}
+        self._removed: list[Write] = []
 
     def look(self, ref: Ref) -> Document | None:
         changed = self._changed.get(ref)
@@ -69,9 +72,18 @@ class Desk:
     def put(self, ref: Ref, document: Document, *, checked: bool = False) -> None:
         self._changed[ref] = (document, checked)
 
+    def holds(self, token: Snapshot) -> bool:
+        """Whether the document is there in this very version."""
+        return token.version is not None and self._snapshots[token.ref].version == token.version
+
+    def remove(self, token: Snapshot) -> None:
+        assert token.version is not None  # noqa: S101 - `holds` was asked
+        self._removed.append(Delete(token.ref, token.version))
+
     def writes(self) -> list[Write]:
         snapshots = self._snapshots
-        return [Put(ref, snapshots[ref].version, *change) for ref, change in self._changed.items()]
+        puts = [Put(ref, snapshots[ref].version, *change) for ref, change in self._changed.items()]
+        return [*puts, *self._removed]
 
 
 def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, receipts: Receipts) -> Plan:
@@ -94,7 +106,7 @@ def refs_of(item: Item) -> tuple[list[Ref], int]:
     the commit asks for their absence, and a conflict tells otherwise.
     """
     if item.letter is not None:
-        return ([] if item.letter.ref is None else [item.letter.ref]), 0
+        return refs_of_letter(item.letter)
     standing: list[Ref] = []
     fresh: list[Ref] = []
     for target in item.targets:
@@ -118,7 +130,7 @@ def _log_entry(item: Item, result: Result) -> LogEntry:
 
 def _plan_item(item: Item, desk: Desk, now: int, receipts: Receipts) -> Result:
     if item.letter is not None:
-        return _plan_burial(item, item.letter, desk, now)
+        return plan_burial(item, item.letter, desk, now)
     try:
         verdicts = [_decide(item, target, desk, now, receipts) for target in item.targets]
     except Poison as fault:
@@ -146,16 +158,6 @@ def _view_result(target: Target, verdict: Verdict) -> ViewResult:
         verdict.winner,
         verdict.document is not None,
     )
-
-
-def _plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
-    if letter.ref is not None and letter.document is not None:
-        # One that is there already was buried by an earlier delivery whose acknowledgement got lost. If it has
-        # expired, it may go any moment, and does not count.
-        there = desk.look(letter.ref)
-        if there is None or timestamps.from_datetime(there["expireAt"]) <= now:
-            desk.put(letter.ref, letter.document)
-    return item.buried(letter)
 
 
 def _decide(item: Item, target: Target, desk: Desk, now: int, receipts: Receipts) -> Verdict:

@@ -16,7 +16,7 @@ from millpond.decode import decode_payload
 from millpond.digest import base32_sha256
 from millpond.errors import AccessDenied, Poison, ViewError, WriteRefused
 from millpond.ids import SEPARATOR, encode_id
-from millpond.model import Delivery, Document, Event, Outcome, Ref, Result
+from millpond.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
 from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, encode_document
 from millpond.stamp import clamp_event_time, encode_stamp
 from millpond.topics import TopicRules, Topics
@@ -48,11 +48,16 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable elsewhere already."""
+    """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable already.
+
+    Without a `ref` it is durable elsewhere; with a `ref` and no `document` it lay in the store when it was made.
+    """
 
     ref: Ref | None
     document: Document | None
     reason: str
+    # Of a letter in parts: the document that its commit deletes, so that no other commit of it can succeed.
+    token: Snapshot | None = None
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -14,7 +14,9 @@ import pytest
 from common.pond import NOW
 from millpond.errors import InvalidEvent, Unavailable
 from millpond.letters.in_store import StoredLetters
-from millpond.model import Committed, Conflict, Delivery, LogEntry, Put, Ref, Write
+from millpond.model import Committed, Conflict, Delivery, LogEntry, Ref, Write
+from millpond.plan import plan, refs_of
+from millpond.receipts import Receipts
 from millpond.route import Item, Letter
 from millpond.stores.memory import MemoryStore
 
@@ -50,9 +52,12 @@ async def dig(letters: StoredLetters, attempt: int) -> Letter:
 
 
 async def bury(store: MemoryStore, letter: Letter) -> None:
-    assert letter.ref is not None
-    assert letter.document is not None
-    assert isinstance(await store.commit([Put(letter.ref, None, letter.document)]), Committed)
+    """As the engine does it: planned on what the store holds."""
+    item = Item(BIG, "t", NOW, fault=FAULT, letter=letter)
+    snapshots = {found.ref: found for found in await store.read(refs_of(item)[0])}
+    planned = plan([item], snapshots, NOW, Receipts())
+    assert planned.results[0].buried
+    assert isinstance(await store.commit(planned.writes), Committed)
 
 
 async def data_of(letters: StoredLetters, ref: Ref | None) -> bytes | None:
@@ -122,7 +127,7 @@ def test_purging_takes_the_parts_along() -> None:
 
 
 def test_parts_have_names_of_their_own() -> None:
-    """Eight characters of a digest, and a number that sorts."""
+    """Sixteen random characters, and a number that sorts."""
 
     async def scenario() -> list[str]:
         letter = await dig(letters_in(MemoryStore()), 1)
@@ -131,5 +136,5 @@ def test_parts_have_names_of_their_own() -> None:
 
     names = asyncio.run(scenario())
     assert names == sorted(names)
-    (mark,) = {name[:8] for name in names}
+    (mark,) = {name[:16] for name in names}
     assert names == [f"{mark}-{number:03d}" for number, _ in zip(itertools.count(), names, strict=False)]

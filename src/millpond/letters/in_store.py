@@ -1,15 +1,20 @@
 """Dead letters in the store itself: the delivery kept whole, compressed, with why.
 
 A letter's id is its subscription and message id, so burying twice is burying once. What does not fit into one
-document goes into parts, which are written first: a letter that can be seen is complete. Parts are named after what
-they are parts of, so that two deliveries of a message, which differ a little, never write over each other's.
+document goes into parts, which are stored before the letter is. A letter that can be seen is complete, because
+
+- each attempt to bury names its parts at random and only creates them, so no part belongs to two letters;
+- with its last part an attempt stores a token, and the commit that stores the letter deletes that token under its
+  version (`plan`): an attempt stores its letter at most once, however often and however late a commit arrives;
+- `purge` deletes only the parts that the letter it deletes names, in the same commit;
+- parts expire a day after their letter.
 """
 
 from __future__ import annotations
 
-import datetime as dt
+import secrets
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,13 +24,28 @@ from millpond.digest import base32_sha256
 from millpond.errors import InvalidEvent, Unavailable, ViewError
 from millpond.ids import encode_id
 from millpond.letters.describe import bounded_error, classification_of
-from millpond.model import Conflict, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
+from millpond.model import (
+    Committed,
+    Conflict,
+    Delete,
+    Delivery,
+    Document,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    Version,
+    Write,
+)
 from millpond.ports import Store
 from millpond.route import Fault, Item, Letter
+from millpond.shape import is_expired
 
 COLLECTION = "dead_letters"
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
+# So long a letter's parts outlive it: a store that expires by itself removes documents in any order.
+PARTS_OUTLIVE_US = timestamps.DAY_US
 _NO_SUBSCRIPTION = "-"
 # Of what is shown beside the delivery, which holds everything whole.
 _SHOWN_CHARS_MAX = 500
@@ -35,39 +55,63 @@ _COMMIT_TRIES = 10
 
 class StoredLetters:
     def __init__(
-        self, store: Store, *, keep: int, wall_clock: Callable[[], int], part_bytes_max: int = PART_BYTES_MAX
+        self,
+        store: Store,
+        *,
+        keep: int,
+        wall_clock: Callable[[], int],
+        part_bytes_max: int = PART_BYTES_MAX,
+        new_mark: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
+        """`new_mark` names the parts of one attempt to bury; it never returns the same text twice."""
         self._store = store
         self._part_bytes_max = part_bytes_max
         self._keep = keep
         self._wall_clock = wall_clock
+        self._new_mark = new_mark
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
         ref = await self._place(item.delivery)
+        packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
+        fits = len(packed) <= self._part_bytes_max
+        if not fits and await self._lies_there(ref):
+            # Buried already, and only the acknowledgement got lost: that letter stays as it is.
+            return Letter(ref, None, fault.reason)
         now = self._wall_clock()
         # By whichever clock is ahead: a letter buried while ours is behind would be swept as soon as it is right.
-        expires = timestamps.to_datetime(max(now, item.delivery.publish_time) + self._keep)
-        packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
-        document = _envelope(item, fault)
-        fits = len(packed) <= self._part_bytes_max
-        document["delivery"] = packed if fits else None
-        document["parts"] = [] if fits else await self._store_parts(ref, packed, expires)
-        document["buriedAt"] = timestamps.to_datetime(now)
-        document["expireAt"] = expires
-        return Letter(ref, document, fault.reason)
+        expires = max(now, item.delivery.publish_time) + self._keep
+        names, token = ([], None) if fits else await self._store_parts(ref, packed, expires)
+        document = {
+            **_envelope(item, fault),
+            "delivery": packed if fits else None,
+            "parts": names,
+            "buriedAt": timestamps.to_datetime(now),
+            "expireAt": timestamps.to_datetime(expires),
+        }
+        return Letter(ref, document, fault.reason, token)
 
-    async def _store_parts(self, ref: Ref, packed: bytes, expires: dt.datetime) -> list[str]:
-        """The names of the letter's parts, once they are stored."""
+    async def _lies_there(self, ref: Ref) -> bool:
         (head,) = await self._store.read([ref])
-        if head.data is not None and head.data["expireAt"] > timestamps.to_datetime(self._wall_clock()):
-            # Buried already, and only the acknowledgement got lost: that letter stays as it is.
-            return list(head.data["parts"])
-        mark, names = base32_sha256(packed)[:8], []
-        for number, at in enumerate(range(0, len(packed), self._part_bytes_max)):
-            names.append(f"{mark}-{number:03d}")
-            part = {"delivery": packed[at : at + self._part_bytes_max], "expireAt": expires}
-            await self._put(_part_ref(ref, names[-1]), part)
-        return names
+        return head.data is not None and not is_expired(head.data, self._wall_clock())
+
+    async def _store_parts(self, ref: Ref, packed: bytes, expires: int) -> tuple[list[str], Snapshot]:
+        """The names of the letter's parts, once they are stored, and the token that was stored with the last."""
+        mark, size = self._new_mark(), self._part_bytes_max
+        gone_at = timestamps.to_datetime(expires + PARTS_OUTLIVE_US)
+        names = [f"{mark}-{number:03d}" for number in range(-(-len(packed) // size))]
+        token = Put(_part_ref(ref, f"{mark}-token"), None, {"expireAt": gone_at})
+        for number, name in enumerate(names):
+            part = {"delivery": packed[number * size : (number + 1) * size], "expireAt": gone_at}
+            writes = [Put(_part_ref(ref, name), None, part), *([token] if name == names[-1] else [])]
+            versions = await self._create(writes)
+        return names, Snapshot(token.ref, versions[-1], token.data)
+
+    async def _create(self, writes: Sequence[Put]) -> Sequence[Version | None]:
+        for _ in range(_COMMIT_TRIES):
+            committed = await self._store.commit(writes)
+            if isinstance(committed, Committed):
+                return committed.versions
+        raise Unavailable(f"{writes[0].ref.path} could not be stored: other writers kept interfering")
 
     async def _place(self, delivery: Delivery) -> Ref:
         """Where the letter goes.
@@ -84,17 +128,25 @@ class StoredLetters:
         return ref
 
     async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
-        """The letter and the delivery it holds, or None where there is none."""
-        (head,) = await self._store.read([ref])
-        if head.data is None:
-            return None
-        packed = head.data["delivery"]
-        if packed is None:
-            parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
-            if any(part.data is None for part in parts):
-                raise Unavailable(f"a part of the letter {ref.id} is gone")
-            packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
-        return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        """The letter and the delivery it holds, or None if there is none."""
+        for _ in range(_COMMIT_TRIES):
+            (head,) = await self._store.read([ref])
+            if head.data is None:
+                return None
+            packed = head.data["delivery"]
+            if packed is None:
+                parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
+                if any(part.data is None for part in parts):
+                    (now,) = await self._store.read([ref])
+                    if now.version != head.version:
+                        # Purged, or purged and buried again, while its parts were being read.
+                        continue
+                    if is_expired(head.data, self._wall_clock()):
+                        return None
+                    raise Unavailable(f"a part of the letter {ref.id} is gone")
+                packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
+            return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        raise Unavailable(f"the letter {ref.id} kept changing")
 
     async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
         """Send a letter's message again, as it was, and record what that led to; None where there is no letter."""
@@ -140,15 +192,12 @@ class StoredLetters:
     async def close(self) -> None:
         """The store is not ours to close."""
 
-    async def _put(self, ref: Ref, data: Document) -> None:
-        await self._change(ref, lambda _: data, make=True)
-
-    async def _change(self, ref: Ref, change: Callable[[Document], Document], *, make: bool = False) -> None:
+    async def _change(self, ref: Ref, change: Callable[[Document], Document]) -> None:
         for _ in range(_COMMIT_TRIES):
             (found,) = await self._store.read([ref])
-            if found.data is None and not make:
+            if found.data is None:
                 return
-            put = Put(ref, found.version, change(found.data or {}))
+            put = Put(ref, found.version, change(found.data))
             if not isinstance(await self._store.commit([put]), Conflict):
                 return
         raise Unavailable(f"the letter {ref.id} kept changing")

@@ -112,7 +112,11 @@ class Instance:
         log = QuietLog(answered, house.loop)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(
-            self.store, keep=keep, wall_clock=self.wall_clock, part_bytes_max=house.swarm.part_bytes_max
+            self.store,
+            keep=keep,
+            wall_clock=self.wall_clock,
+            part_bytes_max=house.swarm.part_bytes_max,
+            new_mark=lambda: f"{dice.getrandbits(64):016x}",
         )
         self._views = load_views(settings)
         if mended:
