@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from millpond import timestamps
 from millpond.errors import Unavailable
-from millpond.model import Outcome, Ref, Result
+from millpond.model import Document, Outcome, Ref, Result
 from millpond.route import Item, Letter
 from millpond.shape import is_expired
 
@@ -34,6 +34,9 @@ def plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
     if there is not None and timestamps.from_datetime(there["expireAt"]) > now:
         # Buried by an earlier delivery whose acknowledgement got lost. One that has expired may go any moment, and
         # does not count.
+        if _is_of_another(there, letter):
+            text = f"another message of the same id was buried as {letter.ref.id} at the same time"
+            return item.unsettled(Outcome.RETRY, "letter_not_stored", Unavailable(text))
         return item.buried(letter)
     if letter.document is None or is_expired(letter.document, now) or not _may_be_stored(letter, desk):
         text = f"the letter {letter.ref.id} was purged, or expired, while it was being buried again"
@@ -42,6 +45,12 @@ def plan_burial(item: Item, letter: Letter, desk: Desk, now: int) -> Result:
     if letter.token is not None:
         desk.remove(letter.token)
     return item.buried(letter)
+
+
+def _is_of_another(there: Document, letter: Letter) -> bool:
+    """Without a subscription two messages may share an id. When this one comes again, its letter has another id."""
+    mine = None if letter.document is None else letter.document.get("dataMark")
+    return mine is not None and there.get("dataMark") not in {None, mine}
 
 
 def _may_be_stored(letter: Letter, desk: Desk) -> bool:

@@ -314,3 +314,25 @@ def test_nothing_is_left_of_a_purged_letter(run: Run, store: StoreWithCatalog) -
             assert await store.list_documents(f"{LETTER.path}/parts", 10, None) == []
 
     run(scenario())
+
+
+@pytest.mark.parametrize("size", [10, 1_900_000], ids=["small", "in parts"])
+def test_two_messages_of_one_id_without_a_subscription_at_once(
+    run: Run, store: StoreWithCatalog, size: int
+) -> None:
+    """The second is not taken for the first: it comes again, and has a letter of its own."""
+
+    async def scenario() -> None:
+        async with ponds(store) as pond:
+            one, other = (msgspec.structs.replace(BIG, subscription="", data=os.urandom(size)) for _ in range(2))
+
+            async def until_settled(delivery: Delivery) -> None:
+                while await pond.bury(delivery) is Outcome.RETRY:
+                    pass
+
+            await asyncio.gather(until_settled(one), until_settled(other))
+            letters = await store.list_documents(COLLECTION, 10, None)
+            opened = [await pond.service.letters.open_letter(letter.ref) for letter in letters]
+            assert {found[1].data for found in opened if found is not None} == {one.data, other.data}
+
+    run(scenario())

@@ -51,6 +51,7 @@ _NO_SUBSCRIPTION = "-"
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _COMMIT_TRIES = 10
+_NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
 
 
 class StoredLetters:
@@ -85,6 +86,7 @@ class StoredLetters:
             **_envelope(item, fault),
             "delivery": packed if fits else None,
             "parts": names,
+            **_data_mark(item.delivery),
             "buriedAt": timestamps.to_datetime(now),
             "expireAt": timestamps.to_datetime(expires),
         }
@@ -123,7 +125,7 @@ class StoredLetters:
         if not delivery.subscription:
             opened = await self.open_letter(ref)
             if opened is not None and opened[1].data != delivery.data:
-                mark = base32_sha256(delivery.data or b"")[:8]
+                mark = _data_mark(delivery)["dataMark"]
                 return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
         return ref
 
@@ -212,6 +214,11 @@ def letter_ref(delivery: Delivery) -> Ref:
         return Ref(COLLECTION, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
 
 
+def _data_mark(delivery: Delivery) -> dict[str, str]:
+    """Tells two messages apart that have one id and no subscription; `burial` looks at it."""
+    return {} if delivery.subscription else {"dataMark": base32_sha256(delivery.data or b"")[:8]}
+
+
 def attributes_text(delivery: Delivery) -> str:
     """As JSON text: their names may be ones no document can hold."""
     return msgspec.json.encode(delivery.attributes).decode()
@@ -219,7 +226,7 @@ def attributes_text(delivery: Delivery) -> str:
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:
     """A letter for listings: everything but the delivery itself."""
-    data = {k: v for k, v in (snapshot.data or {}).items() if k not in {"delivery", "parts"}}
+    data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
     return {"id": snapshot.ref.id, **data}
 
 

@@ -117,6 +117,8 @@ class Broker:
         # What was not answered yet, in the order it was sent.
         self._under_way: list[Attempt] = []
         self._tell = tell
+        # Told of every delivery, as it begins.
+        self.on_delivery: Callable[[Message], None] = lambda _: None
 
     def publish(self, message: Message) -> None:
         self._checks.add(message)
@@ -187,6 +189,7 @@ class Broker:
         self._tell(f"{parcel.message.id} → {instance.name}, attempt {parcel.attempts}")
         attempt = Attempt(self, parcel, instance)
         self._under_way.append(attempt)
+        self.on_delivery(parcel.message)
         instance.push(self._body(parcel), attempt.respond)
 
     def answered(self, attempt: Attempt, status: int, body: bytes) -> None:

@@ -29,6 +29,11 @@ OURS = ("source", "ingestedAt")
 AT_ONCE_S = 120
 
 
+def letter_of(message: Message) -> Ref:
+    """Where its letter lies, if it has one: there is one subscription."""
+    return Ref(LETTERS, f"all__{message.id}")
+
+
 class Broken(AssertionError):
     """A promise was broken: which, and how."""
 
@@ -65,6 +70,7 @@ class Checks:
         self._versions: dict[Ref, Version] = {}
         # When, on the event loop's clock, a person deleted it.
         self._deleted_at: dict[Ref, float] = {}
+        self._purged_at: dict[Ref, float] = {}
 
     def add(self, message: Message) -> None:
         self.messages[message.id] = message
@@ -85,9 +91,11 @@ class Checks:
         for old, new in changes:
             if new.version is not None:
                 self._version_is_new(new)
-            if new.data is None:
-                continue
             collection = new.ref.collection
+            if new.data is None:
+                if collection == LETTERS:
+                    self._purged_at[new.ref] = self._house.loop.time()
+                continue
             if collection in KIND_OF:
                 self._is_what_its_message_says(KIND_OF[collection], new)
                 self._grows(KIND_OF[collection], old, new)
@@ -213,7 +221,7 @@ class Checks:
         head = letter.data or {}
         self._seen["letter in parts"] += bool(head["parts"])
         parts = [self._house.get(Ref(f"{letter.ref.path}/parts", name)).data or {} for name in head["parts"]]
-        packed = head["delivery"] or b"".join(part["delivery"] for part in parts)
+        packed = head["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
         try:
             kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
         except (zlib.error, msgspec.MsgspecError) as error:
@@ -223,10 +231,15 @@ class Checks:
             raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
 
     def _lies_in_its_letter(self, message: Message) -> bool:
-        """Now, and for some time: not one that has expired, and may be swept any moment."""
+        """Whole, and for some time: one that has expired may be swept any moment. Or it was purged just now."""
         alive_at = timestamps.to_datetime(self._rules.now() - self._rules.skew_max)
-        found = self._house.get(Ref(LETTERS, f"all__{message.id}")).data
-        return found is not None and found["expireAt"] > alive_at
+        found = self._house.get(letter_of(message))
+        if found.data is None:
+            return self._is_forgotten(found.ref)
+        if found.data["expireAt"] <= alive_at:
+            return False
+        self._is_whole(message, found)
+        return True
 
     def _has_no_receipt(self, message: Message) -> None:
         """What a living receipt vouches for was counted: then it is a duplicate, however old it is.
@@ -269,7 +282,7 @@ class Checks:
         return () if document is None else list(document["passes"])
 
     def _is_forgotten(self, ref: Ref) -> bool:
-        at = self._deleted_at.get(ref)
+        at = self._deleted_at.get(ref, self._purged_at.get(ref))
         return at is not None and self._house.loop.time() < at + AT_ONCE_S
 
     def _of_stamp(self, stamp: str) -> Message:

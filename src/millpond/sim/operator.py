@@ -1,4 +1,4 @@
-"""People in the simulated world: some wrote documents before Millpond, delete some, or replay letters too early.
+"""People in the simulated world: they left documents from before Millpond, delete some, replay letters, purge them.
 
 And the store's own housekeeper, which removes what has expired, some time after it has.
 """
@@ -14,7 +14,7 @@ from millpond.letters.in_store import COLLECTION as LETTERS
 from millpond.model import Delete, Put, Ref
 from millpond.sim import oracle
 from millpond.sim.checks import Checks, Rules
-from millpond.sim.facts import Message
+from millpond.sim.facts import BUG, Message
 from millpond.sim.instance import Instance
 from millpond.sim.loop import WORLD
 from millpond.sim.oracle import KIND_OF, KINDS
@@ -23,6 +23,8 @@ from millpond.timestamps import to_datetime
 
 # A store that expires by itself takes its time; what has expired is there for a while.
 _SWEEP_EVERY_S = 600.0
+# A letter is purged within the time so many calls of the store take: about as long as a delivery is being buried.
+_PURGED_WITHIN_CALLS = 12
 
 
 class Operator:
@@ -43,6 +45,7 @@ class Operator:
         self._pick = pick
         self._tell = tell
         self._dice = random.Random(f"{seed}/operator")  # noqa: S311 - repeatable on purpose
+        self._purging = random.Random(f"{seed}/purging")  # noqa: S311 - as above
         self.at_work = True
 
     def begin(self, legacy: list[Message], until_s: float) -> None:
@@ -60,6 +63,25 @@ class Operator:
         version = self._house.get(ref).version
         assert version is not None  # noqa: S101 - only what was listed is deleted
         self._house.commit([Delete(ref, version)])
+
+    def letter_touched(self, ref: Ref) -> None:
+        """A letter was stored, or its message comes again: perhaps somebody purges it while it is being buried.
+
+        Only one whose message can never succeed: what else is buried must be there when it is replayed.
+        """
+        letter = self._house.get(ref).data
+        if letter is None or not self.at_work or self._purging.random() >= self._house.swarm.purged:
+            return
+        if self._checks.messages[letter["messageId"]].fact.flaw not in {None, BUG}:
+            delay_s = self._purging.uniform(0.0, _PURGED_WITHIN_CALLS * self._house.swarm.latency_s)
+            self._house.loop.call_later(delay_s, self._purge, ref, context=WORLD)
+
+    def _purge(self, ref: Ref) -> None:
+        instance = self._pick(self._purging)
+        if instance is not None and self.at_work:
+            self._seen["letter purged amid the faults"] += 1
+            self._tell(f"{ref.id} is purged")
+            instance.start(_purge(instance, ref))
 
     def _write_as_before(self, message: Message) -> None:
         """As an earlier consumer left it: what the message says, where it came from, and no stamp."""
@@ -100,5 +122,13 @@ async def _replay(instance: Instance, ref: Ref) -> None:
     """The command would say what went wrong, and the operator try again some day."""
     try:
         await instance.replay_letter(ref)
+    except MillpondError:
+        return
+
+
+async def _purge(instance: Instance, ref: Ref) -> None:
+    """As above."""
+    try:
+        await instance.letters.purge(ref)
     except MillpondError:
         return

@@ -34,6 +34,7 @@ FAULTS = (
     "document deleted by a person",
     "document from before Millpond",
     "letter replayed amid the faults",
+    "letter purged amid the faults",
     "expired document removed",
     "flow event delivered twice",
     "flow event lost",

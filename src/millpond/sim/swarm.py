@@ -83,6 +83,8 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     legacy: int
     deletes: int
     replays: int
+    # Of a letter, each time it is stored and each time its message comes again.
+    purged: float
     # Flow runs.
     runs: int
     step_s: float
@@ -113,6 +115,7 @@ FAULTS: dict[str, float | None] = {
     "legacy": 0,
     "deletes": 0,
     "replays": 0,
+    "purged": 0.0,
     "runs": 0,
     "step_failed": 0.0,
     "event_lost": 0.0,
@@ -212,4 +215,5 @@ def draw(seed: int) -> Swarm:
             if dice.random() < 0.3 and (latency_s < 0.05 or not name.startswith("batch_"))
         },
         part_bytes_max=120 if latency_s < 0.05 and dice.random() < 0.3 else 900_000,
+        purged=sometimes(0.1, 1.0),
     )

@@ -26,7 +26,7 @@ from millpond.model import Delivery, LogEntry, Outcome, Ref, Result
 from millpond.route import RECEIPT_COLLECTION
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
-from millpond.sim.checks import TALLIES, Broken, Checks, Rules
+from millpond.sim.checks import TALLIES, Broken, Checks, Rules, letter_of
 from millpond.sim.facts import START, Message, attributes_of, data_of, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
@@ -91,8 +91,9 @@ class World:
         self._checks = Checks(self._house, rules, self._seen)
         self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
         self._flow = FlowWorld(seed, self._house, rules, self._seen, self._fleet.pick, self._tell)
-        self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
         self._operator = Operator(seed, self._house, self._checks, rules, self._seen, self._fleet.pick, self._tell)
+        self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
+        self._broker.on_delivery = lambda message: self._operator.letter_touched(letter_of(message))
         self._applied: Counter[str] = Counter()
         # Of what the broker gave up, as it comes back from the dead-letter topic.
         self._copies: list[Message] = []
@@ -134,6 +135,8 @@ class World:
         for old, new in changes:
             if new.ref.collection == RUNS and new.data is not None:
                 self._flow.changed(old, new)
+            elif new.ref.collection == LETTERS:
+                self._operator.letter_touched(new.ref)
 
     def _begin(self) -> None:
         self._fleet.start(self._answered, self._flow.step)
