@@ -77,6 +77,20 @@ def test_replay_applies_what_was_healed(either_way: Shell) -> None:
     assert "duplicate" in either_way.ok("dlq", "replay", "-__m1").out
 
 
+def test_replay_leaves_the_line_of_another_message_with_the_same_id(buried: Shell, serve: Serve) -> None:
+    """Message ids are unique within a topic: what became of the other one stays in the event log."""
+    tick = {"topic": "market-ticks", "data": {"symbol": "SPY", "ts": "soon"}, "messageId": "m1"}
+    assert buried.run("ingest", buried.write("t.jsonl", {**tick, "publishTime": "2026-01-08T12:00:10Z"})).code == 1
+    (_, other) = [found for found in ids(buried.ok("dlq", "list", "--json")) if found.startswith("-__m1")]
+    serve()
+    assert buried.ok("dlq", "replay", "-__m1", "--json").json["summary"] == {"applied": 1}
+    told = {(m["topic"], m["outcome"]) for m in buried.ok("why", "m1", "--json").json["messages"]}
+    assert told == {("orders", "applied"), ("market-ticks", "poison")}
+    assert buried.run("dlq", "replay", other, "--json").json["summary"] == {"poison": 1}
+    told = {(m["topic"], m["outcome"]) for m in buried.ok("why", "m1", "--json").json["messages"]}
+    assert told == {("orders", "applied"), ("market-ticks", "poison")}
+
+
 def test_replay_of_what_fails_again_exits_with_1(either_way: Shell) -> None:
     """What is still poison, or not there, is named, the rest is applied, and the letters stay."""
     ran = either_way.run("dlq", "replay", "-__m1", "-__u3", "nosuch/letter")

@@ -45,7 +45,14 @@ def read(run: Run, store: StoreWithCatalog, *refs: Ref) -> list[Snapshot]:
 
 def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "t", **more: Any) -> LogEntry:
     views = [ViewResult("v", "ponds/a", outcome, "applied", "stamp", "winner")]
-    delivery = Delivery(message_id=message_id, publish_time=7, data=b'{"x":1}', attributes={"k": "v"}, attempt=3)
+    delivery = Delivery(
+        message_id=message_id,
+        publish_time=7,
+        data=more.get("data", b'{"x":1}'),
+        attributes={"k": "v"},
+        subscription=more.get("subscription", ""),
+        attempt=3,
+    )
     return LogEntry(
         delivery=delivery,
         topic=topic,
@@ -252,6 +259,57 @@ def test_a_replay_replaces_the_poison_entry(run: Run, store: StoreWithCatalog) -
     run(store.commit([], [entry("m1", Outcome.APPLIED, replay=True)]))
     run(store.commit([], [entry("m1", Outcome.DUPLICATE, replay=True)]))
     assert run(store.count_events()) == {"t": {"applied": 1}}
+
+
+def logged(run: Run, store: StoreWithCatalog, message_id: str = "m1") -> set[tuple[str, str, str]]:
+    """Subscription, topic and outcome of each line about a message id."""
+    found: list[LogEntry] = run(store.find_events(message_id))
+    return {(e.delivery.subscription, e.topic, str(e.result.outcome)) for e in found}
+
+
+@pytest.mark.parametrize("subscriptions", [("", ""), ("s", "z"), ("", "z"), ("s", "")])
+def test_a_replay_leaves_the_line_of_another_topic(
+    run: Run, store: StoreWithCatalog, subscriptions: tuple[str, str]
+) -> None:
+    """Two letters of one message id on two topics are two messages; counts follow."""
+    one, other = subscriptions
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="t", subscription=one)]))
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="u", subscription=other)]))
+    run(store.commit([], [entry("m1", Outcome.APPLIED, topic="t", subscription=one, replay=True)]))
+    assert logged(run, store) == {(one, "t", "applied"), (other, "u", "poison")}
+    assert run(store.count_events()) == {"t": {"applied": 1}, "u": {"poison": 1}}
+    run(store.commit([], [entry("m1", Outcome.APPLIED, topic="u", subscription=other, replay=True)]))
+    assert run(store.count_events()) == {"t": {"applied": 1}, "u": {"applied": 1}}
+
+
+@pytest.mark.parametrize(
+    ("buried", "replayed"),
+    [
+        ({"subscription": "s"}, {"subscription": "z"}),
+        ({"subscription": ""}, {"subscription": "z"}),
+        ({"data": b"one"}, {"data": b"other"}),
+    ],
+    ids=["another subscription's", "one without a subscription", "other data without a subscription"],
+)
+def test_a_replay_leaves_the_line_of_another_message_without_a_topic(
+    run: Run, store: StoreWithCatalog, buried: dict[str, Any], replayed: dict[str, Any]
+) -> None:
+    """Where neither had a topic the log holds the first of them: it gives way only to its own replay."""
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="", **buried)]))
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="", **replayed)]))
+    run(store.commit([], [entry("m1", Outcome.APPLIED, topic="t", replay=True, **replayed)]))
+    assert run(store.count_events()) == {"": {"poison": 1}, "t": {"applied": 1}}
+    run(store.commit([], [entry("m1", Outcome.APPLIED, topic="u", replay=True, **buried)]))
+    assert run(store.count_events()) == {"t": {"applied": 1}, "u": {"applied": 1}}
+
+
+def test_a_replay_under_another_topic_replaces_the_line_of_its_subscription(
+    run: Run, store: StoreWithCatalog
+) -> None:
+    """Settings changed in between: a subscription has one topic of the broker's, so it is the same message."""
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="t", subscription="s")]))
+    run(store.commit([], [entry("m1", Outcome.APPLIED, topic="u", subscription="s", replay=True)]))
+    assert run(store.count_events()) == {"u": {"applied": 1}}
 
 
 def test_log_entries_are_found_by_message_and_event_id(run: Run, store: StoreWithCatalog) -> None:

@@ -12,9 +12,9 @@ import msgspec
 from millpond import timestamps
 from millpond.digest import base32_sha256
 from millpond.ids import encode_id
-from millpond.model import Delete, LogEntry, Outcome, Put, Ref, Snapshot
+from millpond.model import Delete, LogEntry, Put, Ref, Snapshot
 from millpond.stores.firestore_names import LOG_COLLECTION
-from millpond.stores.log_body import decode_entry, encode_body
+from millpond.stores.log_body import decode_entry, encode_body, gives_way
 
 # Beside the other fields of a document that may have 1 MiB.
 _BODY_BYTES_MAX = 900_000
@@ -33,16 +33,18 @@ class Entry(NamedTuple):
 
 
 def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: int | None) -> list[Entry]:
-    """`earlier` are the entries that messages replayed in `log` left before: a poison entry gives way."""
+    """`earlier` are the entries the log holds under the ids of messages replayed in `log`."""
     writes: dict[Ref, Put | Delete] = {}
     taken: dict[Ref, Snapshot] = {snapshot.ref: snapshot for snapshot in earlier}
+    replayed = [entry for entry in log if entry.replay]
     for found in earlier:
-        if _is_poison(found) and found.version is not None:
+        before = decode_snapshot(found)
+        if found.version is not None and any(gives_way(before, entry) for entry in replayed):
             writes[found.ref] = Delete(found.ref, found.version)
     for entry in log:
         ref = entry_ref(entry)
         found_before = taken.get(ref)
-        if found_before is not None and not _is_poison(found_before):
+        if found_before is not None and ref not in writes:
             continue
         if isinstance(writes.get(ref), Put):
             # A later copy of a message within one commit is passed over like any other.
@@ -100,7 +102,3 @@ def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
     if keep is not None:
         document["expireAt"] = timestamps.to_datetime(entry.arrived_at + keep)
     return document
-
-
-def _is_poison(snapshot: Snapshot) -> bool:
-    return (snapshot.data or {}).get("outcome") == Outcome.POISON

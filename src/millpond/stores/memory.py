@@ -9,6 +9,7 @@ from typing import Self
 
 from millpond.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
 from millpond.shape import check_ref, decode_document, encode_document, is_expired, patched
+from millpond.stores.log_body import gives_way
 
 
 class MemoryStore:
@@ -105,9 +106,7 @@ class MemoryStore:
     def _append(self, entry: LogEntry) -> None:
         message_id = entry.delivery.message_id
         if entry.replay:
-            for key in [
-                k for k, (_, e) in self._log.items() if k[0] == message_id and e.result.outcome == "poison"
-            ]:
+            for key in [key for key, (_, earlier) in self._log.items() if gives_way(earlier, entry)]:
                 del self._log[key]
         if (message_id, entry.topic) not in self._log:
             self._log[message_id, entry.topic] = (next(self._numbers), entry)

@@ -8,13 +8,14 @@ from typing import Any
 import apsw
 
 from millpond.model import LogEntry, Outcome
-from millpond.stores.log_body import decode_entry, encode_body
+from millpond.stores.log_body import decode_entry, encode_body, gives_way
 from millpond.stores.sqlite_many import execute_many
 
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
 FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
 PAGE = f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
+_POISON = f"SELECT seq, {_COLUMNS} FROM events WHERE message_id = ? AND outcome = ?"  # noqa: S608
 _INSERT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
 # Numbers a commit has for its entries, more than any batch can be.
 _PER_COMMIT = 4_096
@@ -36,7 +37,7 @@ def append(connection: apsw.Connection, log: Sequence[LogEntry], version: int) -
             continue
         seen.add(message)
         if entry.replay:
-            _remove_poison(connection, entry.delivery.message_id)
+            _remove_poison(connection, entry)
         outcome = entry.result.outcome
         row = (following, *message, entry.event_id, entry.arrived_at, str(outcome), encode_body(entry))
         groups.setdefault((entry.topic, outcome), []).append(row)
@@ -62,10 +63,9 @@ def decode_row(row: Sequence[Any]) -> LogEntry:
     return decode_entry(*row)
 
 
-def _remove_poison(connection: apsw.Connection, message_id: str) -> None:
-    rows = connection.execute(
-        "SELECT seq, topic, outcome FROM events WHERE message_id = ? AND outcome = ?", (message_id, Outcome.POISON)
-    ).fetchall()
+def _remove_poison(connection: apsw.Connection, replayed: LogEntry) -> None:
+    found = connection.execute(_POISON, (replayed.delivery.message_id, Outcome.POISON)).fetchall()
+    rows = [(seq, row[1], row[4]) for seq, *row in found if gives_way(decode_row(row), replayed)]
     _remove(connection, rows)
 
 
