@@ -44,6 +44,10 @@ _FENCE = re.compile(r'"subscription": ?"fence-(\d+)"')
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 
 
+# What every request that changes something must have, with or without a body.
+JSON = {"content-type": "application/json"}
+
+
 class Answer(NamedTuple):
     """One answer, whoever asked: status, headers (lower-case names) and decoded JSON."""
 
@@ -186,7 +190,7 @@ class Server:
     def push(self, body: Any, headers: Mapping[str, str] | None = None) -> Answer:
         """POST a push body: a value becomes JSON, bytes go as they are."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent = {"content-type": "application/json", **(headers or {})}
+        sent = {**JSON, **(headers or {})}
         return answer_of(self.http.post("/pubsub/push", content=content, headers=sent))
 
     def send(self, payload: Any, **message: Any) -> Answer:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.support import Answer, Server, Start, clean_environment, push_body, read_answer
+from acceptance.support import JSON, Answer, Server, Start, clean_environment, push_body, read_answer
 from common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
 from millpond import settings
 from millpond.service import Service
@@ -58,7 +58,7 @@ def calls(access: Access) -> list[tuple[str, str]]:
 
 def call(server: Server, method: str, path: str, **headers: str) -> tuple[int, str]:
     """The status, and the reason where the answer has one. A stream is left as soon as it is let in."""
-    with server.http.stream(method, path, headers=headers) as response:
+    with server.http.stream(method, path, headers={**JSON, **headers}) as response:
         if response.headers["content-type"] == "text/event-stream":
             return response.status_code, ""
         is_json = response.read() and response.headers["content-type"] == "application/json"
@@ -183,6 +183,72 @@ def test_a_page_of_another_site_changes_nothing(server: Server) -> None:
         for origin in FOREIGN_ORIGINS:
             assert call(server, method, path, origin=origin) == (403, "foreign_origin"), (path, origin)
         assert is_let_in(call(server, method, path, origin=server.url))
+
+
+# What a browser sends to another site without asking it first, and what no browser sends.
+NOT_JSON = (
+    *(None, "", "text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded"),
+    *("multipart/form-data; boundary=x", "text/plain; application/json", "text/plain,application/json"),
+    *("application/json,text/plain", "application/jsonp", "application/json5", "json", "text/json", "*/*"),
+)
+AS_JSON = ("application/json", "application/json; charset=utf-8", "Application/JSON", " application/json ;x=y")
+IDS = b'{"ids": ["nobody"]}'
+
+
+def asking(method: str, path: str, body: bytes, *kinds: str | None, **headers: str) -> bytes:
+    """A request without an Origin, with each of these content types."""
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    lines += [f"content-type: {kind}" for kind in kinds if kind is not None]
+    if body:
+        lines.append(f"content-length: {len(body)}")
+    head = "\r\n".join([f"{method} {path} HTTP/1.1", "host: localhost", *lines])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("token", [None, TOKEN], ids=["on this machine", "with a token"])
+def test_what_a_page_could_send_unasked_changes_nothing(start: Start, token: str | None) -> None:
+    """A POST is JSON or it is refused, with and without a body, although no Origin tells where it comes from."""
+    server = start(**({} if token is None else {"ADMIN_TOKEN": token}))
+    known = {} if token is None else {"authorization": f"Bearer {token}"}
+    server.send({"nothing": 1}, message_id="kept")
+    posts = [path for method, path in calls(Access.ADMIN) if method == "POST"]
+    posts += ["/api/letters/acceptance__kept/replay"]
+    assert len(posts) >= 9
+    for path in posts:
+        for body in (b"", IDS):
+            for kind in NOT_JSON:
+                answer = server.raw(asking("POST", path, body, kind, **known))
+                assert (answer.status, answer.json["reason"]) == (415, "unsupported_media_type"), (path, kind)
+            twice = server.raw(asking("POST", path, body, "text/plain", "application/json", **known))
+            assert twice.status == 415
+            for kind in AS_JSON:
+                assert server.raw(asking("POST", path, body, kind, **known)).status != 415, (path, kind)
+    letter = server.http.get("/api/letters/acceptance__kept", headers=known).json()
+    assert letter["replays"] == 2 * len(AS_JSON)
+
+
+def test_a_delete_needs_a_content_type_only_with_a_body(server: Server) -> None:
+    """A browser asks before it sends one to another site, whatever is in it."""
+    deletes = [path for method, path in calls(Access.ADMIN) if method == "DELETE"]
+    assert len(deletes) == 2
+    chunked = b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    for path in deletes:
+        for kind in NOT_JSON:
+            assert server.raw(asking("DELETE", path, IDS, kind)).status == 415, (path, kind)
+            assert server.raw(asking("DELETE", path, b"", kind)).status == (404 if kind is None else 415), (
+                path,
+                kind,
+            )
+        assert server.raw(asking("DELETE", path, b"").replace(b"\r\n\r\n", b"\r\n" + chunked)).status == 415
+        assert server.raw(asking("DELETE", path, IDS, "application/json")).status == 404
+
+
+def test_who_may_not_ask_is_not_told_how(start: Start) -> None:
+    """Tokens, names and origins are looked at before the content type."""
+    server = start(ADMIN_TOKEN=TOKEN)
+    assert server.raw(asking("POST", "/api/letters/purge", IDS, "text/plain")).status == 401
+    known = {"authorization": f"Bearer {TOKEN}", "origin": "https://evil.example"}
+    assert server.raw(asking("POST", "/api/letters/purge", IDS, "text/plain", **known)).status == 403
 
 
 @pytest.mark.parametrize("way", ["HTTP/1.1", "HTTP/1.0"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.support import Answer, Server, Start, answer_of
+from acceptance.support import JSON, Answer, Server, Start, answer_of
 from common.flow_runs import INVALID_RUNS, Invalid, ready, statuses, work_done, write_steps
 
 DONE_S = 10.0
@@ -18,11 +18,11 @@ DONE_S = 10.0
 def submit(server: Server, run: Any, run_id: str | None = None) -> Answer:
     params = {} if run_id is None else {"runId": run_id}
     content = run if isinstance(run, bytes) else json.dumps(run).encode()
-    return answer_of(server.http.post("/api/flow-runs", content=content, params=params))
+    return answer_of(server.http.post("/api/flow-runs", content=content, params=params, headers=JSON))
 
 
 def sweep(server: Server) -> Answer:
-    return answer_of(server.http.post("/api/flow-runs/sweep"))
+    return answer_of(server.http.post("/api/flow-runs/sweep", headers=JSON))
 
 
 def ended(server: Server, run_id: str, **wanted: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 
 from acceptance.event_streams import reading
-from acceptance.support import Server, Start, answer_of, clean_environment
+from acceptance.support import JSON, Server, Start, answer_of, clean_environment
 
 T0 = "2026-01-08T12:00:00Z"
 MANY = 10_000
@@ -24,7 +24,7 @@ MANY = 10_000
 
 def post(server: Server, path: str, body: Any) -> Any:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return answer_of(server.http.post(path, content=content))
+    return answer_of(server.http.post(path, content=content, headers=JSON))
 
 
 def bury(server: Server) -> None:

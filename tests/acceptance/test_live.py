@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from acceptance.event_streams import Reading, reading, unread
-from acceptance.support import Server, Start, push_body, read_answer
+from acceptance.support import JSON, Server, Start, push_body, read_answer
 
 T0 = "2026-01-08T12:00:00Z"
 STREAMS_MAX = 64
@@ -456,7 +456,7 @@ def test_a_replay_is_seen(server: Server) -> None:
     """What people send again is told like what arrives."""
     server.send({"nothing": 1}, message_id="replayed")
     with reading(server, "/api/tail") as tail, reading(server, "/api/live") as page:
-        server.http.post("/api/letters/acceptance__replayed/replay").raise_for_status()
+        server.http.post("/api/letters/acceptance__replayed/replay", headers=JSON).raise_for_status()
         assert tail.find("outcome")["messageId"] == "replayed"
         page.find("changed", lambda content: content["letters"])
 

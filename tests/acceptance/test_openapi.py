@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from acceptance.support import Server, Start, clean_environment, push_body
+from acceptance.support import JSON, Server, Start, clean_environment, push_body
 from acceptance.test_access import ROUTES
 from common.issuer import ACCOUNT, AUDIENCE
 from millpond import settings
@@ -278,7 +278,7 @@ def test_examples_are_what_they_are_examples_of() -> None:
 def _fold_first(asked: Server, rebuild: str) -> None:
     """Only what was folded can be swapped. Another example may have begun one, which is dropped."""
     asked.http.delete(rebuild)
-    assert asked.http.post(rebuild).status_code == 202
+    assert asked.http.post(rebuild, headers=JSON).status_code == 202
     give_up_at = time.monotonic() + 20
     while asked.http.get(rebuild).json()["phase"] == "folding":
         assert time.monotonic() < give_up_at

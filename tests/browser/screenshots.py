@@ -7,7 +7,6 @@ Run by name only: they take three minutes, which is how long it takes until the 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -82,7 +81,7 @@ def lively(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     server = start(folder, ENV="prod", STORE="sqlite:millpond.db", **MENDED)
     platform = Platform(7)
     send(server, *platform.bars(), *platform.board())
-    assert server.http.post("/api/flow-runs", content=json.dumps(RUN)).status_code == 201
+    assert server.http.post("/api/flow-runs", json=RUN).status_code == 201
     return server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import quote
 
@@ -76,7 +75,7 @@ def fill(server: Server) -> None:
         for n, bad in enumerate(ALL)
     }
     run = {"runId": "hostile", "flowKey": IMAGE, "scope": {"symbol": SCRIPT}, "steps": steps}
-    assert server.http.post("/api/flow-runs", content=json.dumps(run)).status_code == 201
+    assert server.http.post("/api/flow-runs", json=run).status_code == 201
 
 
 @pytest.fixture(scope="module")

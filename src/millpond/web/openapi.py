@@ -28,6 +28,12 @@ from millpond.web.openapi_schemas import SCHEMAS
 from millpond.web.routing import Access, Route
 
 _READING = "GET"
+# No client described by OpenAPI sends a content type without a body.
+_NO_BODY = {
+    "description": "Not looked at, and may be empty. Its content type must be given all the same.",
+    "required": True,
+    "content": {answers.JSON: {"schema": {}, "example": {}}},
+}
 _DESCRIPTION = """\
 Folds at-least-once, out-of-order event streams into documents.
 
@@ -145,6 +151,8 @@ def _operation(method: str, operation: Operation, access: Access, *, asked: bool
         described["parameters"] = [*operation.parameters]
     if operation.body is not None:
         described["requestBody"] = {"required": operation.body_required, "content": operation.body}
+    elif access is Access.ADMIN and method == "POST":
+        described["requestBody"] = _NO_BODY
     described["responses"] = _responses(method, operation, access)
     return described
 
@@ -152,7 +160,7 @@ def _operation(method: str, operation: Operation, access: Access, *, asked: bool
 def _responses(method: str, operation: Operation, access: Access) -> dict[str, Any]:
     tables = [operation.answers]
     if access is Access.ADMIN:
-        tables += [answers.BY_ADMIN, *([] if method == _READING else [answers.ORIGIN])]
+        tables += [answers.BY_ADMIN, *([] if method == _READING else [answers.FOREIGN_PAGE])]
     if operation.name != "push":
         tables.append(answers.IN_TABLE)
     found = answers.responses(*tables)

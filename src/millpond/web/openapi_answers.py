@@ -96,8 +96,11 @@ BY_SENDER: Answers = {
     503: [Shape("Failure", (KeysUnavailable.reason,))],
 }
 NOT_FOUND: Answers = {404: [Shape("Failure", ("not_found",))]}
-# A request that changes something, from a page of another site.
-ORIGIN: Answers = {403: [Shape("Failure", (FOREIGN_ORIGIN,))]}
+# A request that changes something, from a page of another site, or as such a page could send it unasked.
+FOREIGN_PAGE: Answers = {
+    403: [Shape("Failure", (FOREIGN_ORIGIN,))],
+    415: [Shape("Failure", ("unsupported_media_type",))],
+}
 
 _TEXTS = {
     200: "Done.",
