@@ -58,6 +58,8 @@ class Letter(msgspec.Struct, frozen=True):
     reason: str
     # Of a letter in parts: the document that its commit deletes, so that no other commit of it can succeed.
     token: Snapshot | None = None
+    # Where it goes instead if another message's letter lies at `ref`.
+    aside: Ref | None = None
 
 
 class Item(msgspec.Struct, frozen=True):

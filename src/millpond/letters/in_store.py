@@ -90,7 +90,8 @@ class StoredLetters:
             "buriedAt": timestamps.to_datetime(now),
             "expireAt": timestamps.to_datetime(expires),
         }
-        return Letter(ref, document, fault.reason, token)
+        aside = _aside(item.delivery) if fits and not item.delivery.subscription else None
+        return Letter(ref, document, fault.reason, token, aside)
 
     async def _lies_there(self, ref: Ref) -> bool:
         (head,) = await self._store.read([ref])
@@ -125,8 +126,7 @@ class StoredLetters:
         if not delivery.subscription:
             opened = await self.open_letter(ref)
             if opened is not None and opened[1].data != delivery.data:
-                mark = _data_mark(delivery)["dataMark"]
-                return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
+                return _aside(delivery)
         return ref
 
     async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
@@ -217,6 +217,12 @@ def letter_ref(delivery: Delivery) -> Ref:
 def _data_mark(delivery: Delivery) -> dict[str, str]:
     """Tells two messages apart that have one id and no subscription; `burial` looks at it."""
     return {} if delivery.subscription else {"dataMark": base32_sha256(delivery.data or b"")[:8]}
+
+
+def _aside(delivery: Delivery) -> Ref:
+    """Where the letter of a message without a subscription goes if another message's has the id."""
+    mark = _data_mark(delivery)["dataMark"]
+    return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
 
 
 def attributes_text(delivery: Delivery) -> str:
