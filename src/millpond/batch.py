@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from millpond.cache import Sightings, SnapshotCache
-from millpond.concurrency import run_all
+from millpond.concurrency import raise_first, run_all
 from millpond.errors import AccessDenied, Poison, StoreError, StoreFileGone, ViewError, WriteRefused, kind_of
 from millpond.groups import split
 from millpond.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
@@ -244,9 +244,7 @@ class Batches:
         async def one(group: Sequence[Ticket]) -> None:
             await self.commit(group, unsure, conflicts)
 
-        for error in await run_all(one, groups, self._engine.rules.batches_in_flight_max):
-            if error is not None:
-                raise error
+        raise_first(await run_all(one, groups, self._engine.rules.batches_in_flight_max))
 
     async def dig(self, ticket: Ticket, fault: Fault) -> bool:
         """Make the ticket one about its letter; False if that could not be made, and RETRY was answered."""

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,6 +22,22 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
             return await call(item)
 
     return await asyncio.gather(*map(one, items), return_exceptions=True)
+
+
+def raise_first(results: list[Any]) -> None:
+    """Raise the first error among what `run_all` returned, if there is one; the list is emptied then.
+
+    The error's traceback leads to the frame that holds the list. With the error in it that would be a cycle, which
+    keeps whatever was being worked on.
+    """
+    error = next((result for result in results if isinstance(result, BaseException)), None)
+    if error is None:
+        return
+    results.clear()
+    try:
+        raise error
+    finally:
+        del error
 
 
 class PerSecond:
@@ -62,29 +78,36 @@ async def in_thread(function: Callable[[], T]) -> T:
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
+    threading.Thread(target=_work, args=(function, loop, outcome), daemon=True, name="millpond-work").start()
+    try:
+        return await outcome
+    finally:
+        # It holds the error, whose traceback leads to this frame.
+        del outcome
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(value)  # type: ignore[arg-type]
 
-    def work() -> None:
-        value: T | None = None
-        error: BaseException | None = None
-        try:
-            value = function()
-        except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
-            # No future may hold the first, and the others would end the event loop.
-            error = RuntimeError(f"{type(raised).__name__} in a thread")
-            error.__cause__ = raised
-        except BaseException as raised:  # noqa: BLE001 - whatever it is belongs to whoever asked
-            error = raised
-        with contextlib.suppress(RuntimeError):
-            # Nobody waits any more where the loop is closed.
-            loop.call_soon_threadsafe(settle, value, error)
+def _work(function: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[T]) -> None:
+    value: T | None = None
+    error: BaseException | None = None
+    try:
+        value = function()
+    except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
+        # No future may hold the first, and the others would end the event loop.
+        error = RuntimeError(f"{type(raised).__name__} in a thread")
+        error.__cause__ = raised
+    except BaseException as raised:  # noqa: BLE001 - whatever it is belongs to whoever asked
+        error = raised
+    with contextlib.suppress(RuntimeError):
+        # Nobody waits any more where the loop is closed.
+        loop.call_soon_threadsafe(_settle, outcome, value, error)
+    # Its traceback leads to this frame.
+    del error, outcome
 
-    threading.Thread(target=work, daemon=True, name="millpond-work").start()
-    return await outcome
+
+def _settle(outcome: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
+    if outcome.done():
+        return
+    if error is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(value)  # type: ignore[arg-type]

@@ -28,6 +28,20 @@ normal operation (a conflict, a stale event) is a value, not an exception.
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TypeVar
+
+_DETAIL_CHARS_MAX = 1_000
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+def as_value(error: _Error) -> _Error:
+    """The error, to be kept, without where it was raised and what led to it: its text and fields say what matters.
+
+    A traceback holds the frames of all that were being called, and these the message they worked on. Kept in a
+    message's own result that is a reference cycle, which only the garbage collector frees, and it runs seldom.
+    """
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    return error
 
 
 class MillpondError(Exception):
@@ -80,9 +94,10 @@ class ViewError(MillpondError):
     reason = "view_error"
 
     def __init__(self, view: str, cause: BaseException) -> None:
-        # The cause's own text may quote the payload, so it stays in `__cause__`, for the letter.
         super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
         self.view = view
+        # The cause's own text, which may quote the payload: for the letter, never for the log.
+        self.detail = _text_of(cause)
 
 
 class InvalidRun(MillpondError):
@@ -179,6 +194,13 @@ def json_type(value: object) -> str:
     """A value's type in words. Errors name types, never values: their texts are logged, payloads are not."""
     words = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return "null" if value is None else words.get(type(value), type(value).__name__)
+
+
+def _text_of(cause: BaseException) -> str:
+    try:
+        return f"{cause}"[:_DETAIL_CHARS_MAX]
+    except Exception:  # noqa: BLE001 - a view's own exception may have a bug of its own
+        return ""
 
 
 def _where(cause: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millpond import timestamps
-from millpond.errors import InvalidEvent, json_type
+from millpond.errors import InvalidEvent, as_value, json_type
 
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
@@ -243,6 +243,10 @@ class Result(msgspec.Struct, frozen=True):
     event: Event | None = None
     # True once the message lies in the letters, so that it may be acknowledged although it is poison.
     buried: bool = False
+
+    def __post_init__(self) -> None:
+        if self.error is not None:
+            as_value(self.error)
 
     @property
     def settled(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from millpond import timestamps
 from millpond.decode import decode_payload
 from millpond.digest import base32_sha256
-from millpond.errors import AccessDenied, Poison, ViewError, WriteRefused
+from millpond.errors import AccessDenied, Poison, ViewError, WriteRefused, as_value
 from millpond.ids import SEPARATOR, encode_id
 from millpond.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
 from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, encode_document
@@ -76,6 +76,10 @@ class Item(msgspec.Struct, frozen=True):
     bury: bool = True
     # Set once it is decided that the message is buried: then nothing else happens to it.
     letter: Letter | None = None
+
+    def __post_init__(self) -> None:
+        if self.fault is not None:
+            as_value(self.fault)
 
     def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
         """The answer while the store holds nothing for it; a letter that lies elsewhere needs no store."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from millpond.care.old_ids import Moved, new_place, plan_move
-from millpond.concurrency import run_all
+from millpond.concurrency import raise_first, run_all
 from millpond.errors import WriteRefused
 from millpond.model import Conflict, Ref, Snapshot
 from millpond.ports import Store
@@ -107,12 +107,9 @@ class Mover:
 
     async def move_all(self, refs: Sequence[Ref], *, dry_run: bool = False) -> list[MoveReport]:
         """What became of each, in their order. Raises a store's error once all have been tried."""
-        reports: list[MoveReport] = []
-        for report in await run_all(lambda ref: self._move(ref, dry_run=dry_run), refs, _AT_ONCE):
-            if isinstance(report, BaseException):
-                raise report
-            reports.append(report)
-        return reports
+        reports = await run_all(lambda ref: self._move(ref, dry_run=dry_run), refs, _AT_ONCE)
+        raise_first(reports)
+        return cast("list[MoveReport]", reports)
 
     async def _move(self, ref: Ref, *, dry_run: bool) -> MoveReport:
         view = self._views.get(ref.collection.split("/", 1)[0])

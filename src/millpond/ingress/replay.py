@@ -14,7 +14,7 @@ from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-from millpond.concurrency import run_all
+from millpond.concurrency import raise_first, run_all
 from millpond.errors import AccessDenied, Unavailable
 from millpond.gcp import error_text
 from millpond.letters.attributes import restore
@@ -58,9 +58,7 @@ async def _send_page(reader: _Reader, page: Sequence[ReceivedMessage], send: Sen
     # What succeeded is acknowledged before the first error goes on.
     results = await run_all(one, page, at_once)
     await reader.acknowledge([received for received, done in zip(page, results, strict=True) if done is True])
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    raise_first(results)
 
 
 class _Reader:

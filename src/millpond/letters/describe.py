@@ -18,7 +18,7 @@ def classification_of(fault: Fault) -> str:
 
 def bounded_error(error: BaseException) -> str:
     """An error for a letter, which may quote the payload it lies beside; of a view's bug, what it raised."""
-    text = f"{error}: {error.__cause__}" if isinstance(error, ViewError) and error.__cause__ else f"{error}"
+    text = f"{error}: {error.detail}" if isinstance(error, ViewError) and error.detail else f"{error}"
     return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 

@@ -39,14 +39,11 @@ class Preview:
         self._before: dict[Ref, Snapshot] = {}
         self._after: dict[Ref, Snapshot] = {}
 
-    async def replay(self, letters: Sequence[tuple[str, Delivery]], now: int) -> list[dict[str, Any]]:
-        """What would become of each letter, in the words of a replay's answer."""
-        items = [self._router.route(delivery, now, replay=True) for _, delivery in letters]
-        await self._look(items)
-        return [
-            replay_answer(letter_id, self._replay(item, now))
-            for (letter_id, _), item in zip(letters, items, strict=True)
-        ]
+    async def replay(self, letter_id: str, delivery: Delivery, now: int) -> dict[str, Any]:
+        """What would become of a letter, in the words of a replay's answer."""
+        item = self._router.route(delivery, now, replay=True)
+        await self._look(item)
+        return replay_answer(letter_id, self._replay(item, now))
 
     def _replay(self, item: Item, now: int) -> Result:
         if item.fault is not None:
@@ -73,26 +70,29 @@ class Preview:
             if ref.collection != RECEIPT_COLLECTION and after.data is not None
         ]
 
-    async def _look(self, items: Sequence[Item]) -> None:
-        refs = {ref: None for item in items if item.fault is None for ref in refs_of(item)[0]}
+    async def _look(self, item: Item) -> None:
+        refs = [] if item.fault is not None else refs_of(item)[0]
         unknown = [ref for ref in refs if ref not in self._before]
-        self._before.update((found.ref, found) for found in await self._store.read(unknown))
+        if unknown:
+            self._before.update((found.ref, found) for found in await self._store.read(unknown))
 
 
 async def preview_letters(
     preview: Preview, letters: StoredLetters, letter_ids: Sequence[str], now: int
 ) -> list[dict[str, Any]]:
-    """What would become of each, in this order; `not_found` where there is no such letter."""
-    opened: list[tuple[str, Delivery]] = []
-    told: dict[str, dict[str, Any]] = {}
+    """What would become of each, in this order; `not_found` where there is no such letter.
+
+    One after the other: a hundred letters of ten megabytes are not held at once.
+    """
+    told: list[dict[str, Any]] = []
     for letter_id in dict.fromkeys(letter_ids):
         found = await letters.open_letter(Ref(COLLECTION, letter_id))
         if found is None:
-            told[letter_id] = untried_answer(letter_id, "not_found", "not_found", f"there is no letter {letter_id}")
+            text = f"there is no letter {letter_id}"
+            told.append(untried_answer(letter_id, "not_found", "not_found", text))
         else:
-            opened.append((letter_id, found[1]))
-    told.update((answer["id"], answer) for answer in await preview.replay(opened, now))
-    return [told[letter_id] for letter_id in dict.fromkeys(letter_ids)]
+            told.append(await preview.replay(letter_id, found[1], now))
+    return told
 
 
 def _buried_again(item: Item, error: BaseException) -> Result:

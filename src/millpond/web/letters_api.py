@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.concurrency import run_all
+from millpond.concurrency import raise_first, run_all
 from millpond.decode import decode_push
 from millpond.errors import InternalError, MalformedEnvelope, Overloaded, StoreError, Unavailable
 from millpond.letters import in_store
@@ -165,13 +165,12 @@ class LettersApi:
     async def _purge_many(self, request: Request) -> Response:
         ids = _selected(await request.body())
         answers = await run_all(self._purge_one, ids, AT_ONCE)
-        for answer in answers:
-            if isinstance(answer, StoreError):
-                # Asked for again, those that are gone are missing: nothing is lost by starting over.
-                text = f"{answers.count(True)} of {len(ids)} letters were purged: ask for the rest again ({answer})"
-                raise RequestFault(503, Unavailable.reason, text)
-            if isinstance(answer, BaseException):
-                raise answer
+        away = next((answer for answer in answers if isinstance(answer, StoreError)), None)
+        if away is not None:
+            # Asked for again, those that are gone are missing: nothing is lost by starting over.
+            text = f"{answers.count(True)} of {len(ids)} letters were purged: ask for the rest again ({away})"
+            raise RequestFault(503, Unavailable.reason, text)
+        raise_first(answers)
         purged = [key for key, gone in zip(ids, answers, strict=True) if gone is True]
         missing = [key for key, gone in zip(ids, answers, strict=True) if gone is False]
         return json_response({"purged": purged, "missing": missing})
@@ -192,11 +191,9 @@ class LettersApi:
         self._letters_changed()
         results = []
         for key, answer in zip(ids, answers, strict=True):
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 self._service.log.unexpected(answer)
                 results.append(untried_answer(key, "retry", InternalError.reason, str(InternalError(answer))))
-            elif isinstance(answer, BaseException):
-                raise answer
             else:
                 results.append(answer)
         return json_response({"results": results})
