@@ -5,7 +5,6 @@ An earlier build escaped the ids of all views; a view with `single_key = False` 
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -265,7 +264,7 @@ def test_over_http_a_wrong_body_is_refused(serve: Serve) -> None:
         {"collection": "doors", "ids": ["x"] * 101},
         {"ids": ["x"]},
     ):
-        answer = httpx.post(url, content=json.dumps(body))
+        answer = httpx.post(url, json=body)
         assert (answer.status_code, answer.json()["reason"]) == (400, "invalid_body")
     answer = httpx.post(url, json={"collection": "doors", "ids": ["x%5F", "x%5F", "none%5F"]})
     assert [one["outcome"] for one in answer.json()["results"]] == ["moved", "gone"]
