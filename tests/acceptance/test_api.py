@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
@@ -434,6 +435,11 @@ def test_metrics_labels_stay_few(start: Start) -> None:
     server.send({"nothing": 1}, message_id="label", topic="weather")
     server.http.get("/nowhere")
     server.raw(b"nonsense\r\n\r\n")
+    # The letters are counted a second after the start, and have no series before that.
+    until = monotonic() + 10
+    while "\nmillpond_letters " not in server.http.get("/metrics").text:
+        assert monotonic() < until
+        sleep(0.1)
     before = series()
     for number in range(50):
         server.send({"nothing": 1, "topic": f"t{number}"}, message_id=f"label-{number}", topic=f"weather-{number}")

@@ -93,8 +93,10 @@ def test_letters_that_match(buried: Server, query: dict[str, str], wanted: list[
     after = ""
     while True:
         page = buried.get("/api/letters?" + urlencode({**query, "limit": "2", "after": after})).json
-        assert len(page["letters"]) <= 2
-        listed += [letter["messageId"] for letter in page["letters"]]
+        found = [letter["messageId"] for letter in page["letters"]]
+        assert len(found) <= 2
+        assert not set(found) & set(listed), "a page begins after the one before it"
+        listed += found
         if page["next"] is None:
             break
         after = page["next"]

@@ -180,7 +180,13 @@ WRONG: dict[str, tuple[str, ...]] = {
     "PUSH_UNAUTHENTICATED": ("", "yes", "Allow"),
     "HTTP_CONNECTIONS_MAX": ("0", "-1", "1.5", "many"),
     "HTTP_BODIES_MIB": ("0", "-1", "1.5", "64 MiB"),
-    "PUSH_CERTS_URL": ("", "http://keys.example/", "ftp://127.0.0.1/", "https://"),
+    "PUSH_CERTS_URL": (
+        "",
+        "http://keys.example/",
+        "http://127.0.0.1.keys.example/",
+        "ftp://127.0.0.1/",
+        "https://",
+    ),
     "EVENT_LOG": WORDS,
     "EVENT_LOG_TTL_DAYS": ("many", "-1", "nan", "0", "36501", "never"),
     "OPS_SERVICE_ID": ("", "region", "ENV_SERVICE"),
@@ -243,6 +249,7 @@ def test_a_wrong_value_is_refused(name: str, value: str) -> None:
         ),
         ({"PUSH_AUDIENCE": "a"}, "PUSH_SERVICE_ACCOUNT"),
         ({"RECEIPT_TTL_DAYS": "0.01", "MAX_FUTURE_SKEW_S": "3600"}, "RECEIPT_TTL_DAYS"),
+        ({"RECEIPT_TTL_DAYS": "0.5", "MAX_FUTURE_SKEW_S": "43200"}, "RECEIPT_TTL_DAYS"),
         ({"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "2", "FIRESTORE_RETRY_MAX_BACKOFF_S": "1"}, "MAX_BACKOFF_S"),
     ],
     ids=[
@@ -253,6 +260,7 @@ def test_a_wrong_value_is_refused(name: str, value: str) -> None:
         "no region on Firestore",
         "an audience without an account",
         "receipts shorter than the skew",
+        "receipts as short as the skew",
         "a first pause over the longest",
     ],
 )

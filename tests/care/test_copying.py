@@ -116,6 +116,27 @@ def test_a_file_system_without_hard_links(pond: Path, shelf: Path, monkeypatch: 
     assert names_in(shelf) == ["copy.db"]
 
 
+def test_the_copy_is_durable_before_it_has_its_name(
+    pond: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves a whole copy or none: first its content, then its name, then the folder that holds it."""
+    done: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def noted_fsync(file: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{file}').readlink().suffix or 'folder'}")
+        fsync(file)
+
+    def noted_link(source: Path, target: Path) -> None:
+        done.append("name")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "link", noted_link)
+    copy_store(pond, shelf / "copy.db")
+    assert done == ["sync .partial", "name", "sync folder"]
+
+
 def test_an_interrupted_copy_leaves_nothing(pond: Path, shelf: Path) -> None:
     """Ctrl-C in the middle."""
 

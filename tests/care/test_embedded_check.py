@@ -135,6 +135,17 @@ def test_what_expired_and_is_still_there(pond: Path) -> None:
     assert (served.state, served.found.split(" ")[0]) == (State.WARNING, idle.found.split(" ")[0])
 
 
+def test_what_has_just_expired_is_no_reason_to_worry(pond: Path) -> None:
+    """The server sweeps once a minute, a thousand at a time."""
+    connection = apsw.Connection(str(pond))
+    connection.execute("UPDATE documents SET expire_at = ?", (time.time_ns() // 1_000 - 60 * SECOND_US,))
+    connection.close()
+    lock = StoreLock(pond)
+    (served,) = of(check_embedded(pond), "expiry")
+    lock.release()
+    assert (served.state, served.found) == (State.OK, "nothing that expired is left")
+
+
 class _Ready(BaseHTTPRequestHandler):
     """Answers /ready as a server does that is stopping."""
 

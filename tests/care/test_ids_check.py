@@ -87,6 +87,18 @@ def test_doctor_looks_at_no_more_than_it_may_and_says_so(monkeypatch: pytest.Mon
     assert given == 4
 
 
+def test_no_more_than_was_asked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the last page: a document of a big collection may have a megabyte."""
+    monkeypatch.setattr(moving, "_PAGE", 2)
+
+    async def story() -> list[int]:
+        store = MemoryStore()
+        await put(store, "doors", **{str(number): document("1") for number in range(9)})
+        return [len(page) async for page in moving.pages(store, "doors", 3)]
+
+    assert asyncio.run(story()) == [2, 1]
+
+
 def test_doctor_shows_a_few_examples_of_many() -> None:
     old = [moving.OldDocument(Ref("doors", f"{n}%5F"), Ref("doors", f"{n}_")) for n in range(5)]
     (found,) = ids_check.judge_ids([ids_check.Looked(Doors(), "doors", 5, old, whole=True)])

@@ -146,6 +146,15 @@ def test_room_against_the_store(free: int, store_bytes: int, state: State) -> No
     assert disk_check.judge_room(Path("/data"), free, store_bytes).state is state
 
 
+def test_the_write_ahead_log_takes_room_too(tmp_path: Path) -> None:
+    """While the server runs it may be larger than the store itself."""
+    for name, size in (("pond.db", 1_000_000), ("pond.db-wal", 30_000_000)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+    found = disk_check.check_disk(load({"STORE": f"sqlite:{tmp_path}/pond.db", "ARTIFACTS_DIR": str(tmp_path)}))
+    assert any("where the store has 31.0 MB" in finding.found for finding in found), found
+
+
 def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     """A file in the way is a problem; what is missing and can be made is none."""
     (tmp_path / "file").write_text("x")

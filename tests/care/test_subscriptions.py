@@ -118,6 +118,12 @@ def test_subscriptions_as_our_terraform_makes_them(clinic: Clinic) -> None:
             State.WARNING,
             "it sends again while we still try",
         ),
+        (
+            {"push_config": push(), "ack_deadline_seconds": 10},
+            {"FIRESTORE_RETRY_MAX_TOTAL_S": "10"},
+            State.WARNING,
+            "it waits 10 s for an answer, and FIRESTORE_RETRY_MAX_TOTAL_S is 10",
+        ),
         ({}, {"RECEIPT_TTL_DAYS": "3"}, State.WARNING, "keeps messages for 7 days"),
         ({"expiration_policy": {"ttl": Duration(seconds=31 * DAY_S)}}, {}, State.WARNING, "after 31 days"),
     ],

@@ -17,8 +17,22 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
 from common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
+from millpond import timestamps
 from millpond.errors import Unavailable, WriteRefused
-from millpond.model import Committed, Conflict, Delivery, LogEntry, Outcome, Patch, Put, Ref, Result, Write
+from millpond.model import (
+    Committed,
+    Conflict,
+    Delivery,
+    LogEntry,
+    Outcome,
+    Patch,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    Write,
+)
+from millpond.stores import firestore_log
 from millpond.stores.firestore import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
 from wire.onlooker import Onlooker
 
@@ -111,6 +125,33 @@ def test_log_entries_count_towards_the_limit(run: Run, monkeypatch: pytest.Monke
         run(store.commit([Put(A, None, {"n": 1})], entries))
     assert refused.value.code == "COMMIT_TOO_LARGE"
     run(store.close())
+
+
+def test_an_event_id_is_indexed_as_it_is_looked_for() -> None:
+    """Cut short: an index takes 1,500 bytes, and a longer value would make the commit fail."""
+    logged = LogEntry(
+        delivery=Delivery(message_id="m", publish_time=1, data=None),
+        topic="t",
+        event_id="e" * 5_000,
+        arrived_at=1,
+        result=Result(Outcome.APPLIED, "applied"),
+    )
+    (encoded,) = firestore_log.encode_entries([logged], [], None)
+    assert isinstance(encoded.write, Put)
+    assert encoded.write.data["eventId"] == firestore_log.event_id_key(logged.event_id) == "e" * 300
+
+
+def test_the_end_of_the_log_is_read_again() -> None:
+    """As far back as clocks may differ, and a message is tried: an entry of that time may still be committed."""
+    last = Snapshot(Ref("log", "x"), 1, {"arrivedAt": timestamps.to_datetime(10**15)})
+    assert firestore_log.decode_position(firestore_log.encode_position(last, exact=True)) == (
+        timestamps.to_datetime(10**15),
+        "x",
+    )
+    at, after = firestore_log.decode_position(firestore_log.encode_position(last, exact=False)) or (None, None)
+    assert at is not None
+    assert after is None
+    assert timestamps.to_datetime(10**15) - at >= dt.timedelta(seconds=300 + 30)
 
 
 def test_a_commit_just_under_the_limit_is_taken(fire: Firestore, run: Run) -> None:

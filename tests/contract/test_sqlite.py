@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import zlib
@@ -12,10 +13,11 @@ from typing import Any
 import apsw
 import pytest
 
+from millpond import timestamps
 from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
 from millpond.route import RECEIPT_COLLECTION
-from millpond.stores import sqlite_schema
+from millpond.stores import sqlite_rows, sqlite_schema
 from millpond.stores.lock import StoreInUse, StoreLock, find_holder
 from millpond.stores.sqlite import SqliteStore
 from millpond.stores.sqlite_errors import translate
@@ -217,6 +219,15 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
     StoreLock(path).release()
 
 
+def test_two_who_look_do_not_take_each_other_for_the_writer(tmp_path: Path) -> None:
+    """Commands may ask at the same moment who holds the store."""
+    path = tmp_path / "pond.db"
+    StoreLock(path).release()
+    with path.with_name("pond.db.lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert find_holder(path) is None
+
+
 def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     """Kill -9 releases it."""
     path = tmp_path / "pond.db"
@@ -232,6 +243,18 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
     StoreLock(path).release()
+
+
+def test_a_sweep_deletes_so_many_at_a_time(pond: SqliteStore, run: Run) -> None:
+    """However much has expired: the writer, for which messages wait, is held up for a moment only."""
+    expired = {"expireAt": timestamps.to_datetime(1)}
+    run(
+        pond.commit(
+            [Put(Ref(name, str(n)), None, expired) for name in ("ponds", RECEIPT_COLLECTION) for n in range(5)]
+        )
+    )
+    swept = [sqlite_rows.sweep(pond._write_connection, 1, 2) for _ in range(4)]
+    assert swept == [4, 4, 2, 0]
 
 
 def test_readers_work_beside_the_writer(tmp_path: Path, run: Run) -> None:

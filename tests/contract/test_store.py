@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from millpond.errors import WriteRefused
@@ -321,6 +322,23 @@ def test_log_entries_are_found_by_message_and_event_id(run: Run, store: StoreWit
     assert run(store.find_events("nobody")) == []
 
 
+def test_an_event_id_of_any_length_is_found(run: Run, store: StoreWithCatalog) -> None:
+    """What producers send may be longer than an index takes."""
+    event_id = "e" * 5_000
+    run(store.commit([], [entry("m1", event_id=event_id)]))
+    assert [found.delivery.message_id for found in run(store.find_events(event_id))] == ["m1"]
+
+
+def test_a_log_entry_comes_back_with_all_of_its_delivery(run: Run, store: StoreWithCatalog) -> None:
+    """Also what few of them have: verify must not take data that could not be read for none."""
+    fault = msgspec.structs.replace(
+        entry("m1").delivery, data=None, data_fault="not base64", ordering_key="o", subscription="s", attempt=None
+    )
+    run(store.commit([], [msgspec.structs.replace(entry("m1"), delivery=fault)]))
+    (found,) = run(store.read_log(None, 9)).entries
+    assert found.delivery == fault
+
+
 def read_whole_log(run: Run, store: StoreWithCatalog, position: str | None = None) -> tuple[list[str], str | None]:
     """The message ids from a position on, two entries at a time, and where to read on."""
     found: list[str] = []
@@ -345,6 +363,15 @@ def test_the_log_is_read_from_beginning_to_end_and_on(run: Run, store: StoreWith
     following, position = read_whole_log(run, store, position)
     assert sorted(following[-3:]) == ["m5", "m6", "m7"]
     assert set(read_whole_log(run, store, position)[0]) <= {*found, *following}
+
+
+def test_whoever_reads_on_sees_what_was_committed_late(run: Run, store: StoreWithCatalog) -> None:
+    """By an instance whose clock is behind, or that tried for long: others seem to have arrived after it."""
+    arrived_at = 10**15
+    run(store.commit([], [entry("m1", arrived_at=arrived_at)]))
+    _, position = read_whole_log(run, store)
+    run(store.commit([], [entry("late", arrived_at=arrived_at - 300_000_000)]))
+    assert "late" in read_whole_log(run, store, position)[0]
 
 
 def test_whoever_reads_on_sees_what_was_replayed(run: Run, store: StoreWithCatalog) -> None:

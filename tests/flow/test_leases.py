@@ -420,6 +420,29 @@ def test_the_sweep_announces_ready_steps_whose_event_was_lost(store: WatchedStor
     run(scenario())
 
 
+def test_a_run_that_somebody_else_has_just_changed_is_not_counted_as_announced(
+    store: WatchedStore, run: Run[Any]
+) -> None:
+    """That change was an event already; what the sweep reports is what it did itself."""
+
+    async def scenario() -> None:
+        bench = FlowBench(store)
+        bench.flow._sweep._raise_event = None
+        await bench.put("r", flow_run(a=step()))
+        inner = store.inner.commit
+
+        async def overtaken(writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+            store.inner.commit = inner  # type: ignore[method-assign]
+            await bench.patch("r", {("note",): "changed"})
+            return await inner(writes, log)
+
+        store.inner.commit = overtaken  # type: ignore[method-assign]
+        assert (await bench.flow.sweep()).announced == 0
+        assert "millpond" not in await bench.run_of("r")
+
+    run(scenario())
+
+
 def test_attempts_start_anew_when_a_person_asks_again(store: WatchedStore, run: Run[Any]) -> None:
     """FAILED → READY by hand is a fresh start; what the last attempt left is not taken for this one's."""
 

@@ -16,6 +16,7 @@ from flow.test_leases import claimed_by_a_ghost
 from millpond import timestamps
 from millpond.errors import InvalidRun, RunExists, Unavailable
 from millpond.flow import local
+from millpond.flow.results import FlowResult, Outcome
 from millpond.flow.step import StepContext
 from millpond.model import Document
 from millpond.stores.memory import MemoryStore
@@ -126,6 +127,25 @@ def test_events_go_on_after_whatever_happens(run: Run[Any], monkeypatch: pytest.
         await bench.flow.submit(flow_run(a=step()), "r")
         await until(lambda: bench.store.finalises("r", "a") and bench.store.finalises("first", "a"))
         await bench.flow.close()
+
+    run(scenario())
+
+
+def test_pauses_begin_anew_after_a_success(run: Run[Any]) -> None:
+    """A store that was away last week must not make a run wait half a minute today."""
+
+    async def scenario() -> None:
+        events = FlowBench(WatchedStore(MemoryStore())).flow._local
+        assert events is not None
+        away = FlowResult(outcome=Outcome.RETRY, reason="store_unavailable", text="", run_id="r")
+        pauses: list[float] = []
+        for result in (away, away, away.ends(Outcome.NOOP, "no_ready_step", ""), away):
+            events._follow_up("r", result)
+            if result.outcome is Outcome.RETRY:
+                timer = events._later.pop("r")
+                pauses.append(timer.when() - asyncio.get_running_loop().time())
+                timer.cancel()
+        assert pauses == [pytest.approx(pause_s, abs=0.1) for pause_s in (0.5, 1.0, 0.5)]
 
     run(scenario())
 

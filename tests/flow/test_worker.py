@@ -17,6 +17,7 @@ from flow.conftest import Run
 from millpond.errors import AccessDenied, StepFailed, Unavailable, WriteRefused
 from millpond.flow.results import Outcome
 from millpond.flow.step import StepContext
+from millpond.flow.worker import TOKENS_MAX, UNDECIDED_MAX
 from millpond.model import Document
 from millpond.stores.memory import MemoryStore
 
@@ -346,6 +347,22 @@ def test_several_claims_whose_answers_were_late(store: WatchedStore, run: Run[An
         results = await asyncio.gather(*(bench.send("r", document) for _ in range(3)))
         assert sorted(result.outcome for result in results) == ["lost_race", "lost_race", "succeeded"]
         assert bench.worked == [("r", "a")]
+
+    run(scenario())
+
+
+def test_of_very_many_undecided_claims_the_newest_are_remembered(run: Run[Any]) -> None:
+    """An older one was refused by the claims after it, or is over by now; the newest may have been made."""
+
+    async def scenario() -> None:
+        worker = FlowBench(WatchedStore(MemoryStore())).flow.worker
+        for number in range(TOKENS_MAX + 10):
+            worker._remember("r", "a", (f"token-{number}",))
+        assert worker._undecided["r", "a"] == tuple(f"token-{number}" for number in range(10, TOKENS_MAX + 10))
+        for number in range(UNDECIDED_MAX):
+            worker._remember(f"r{number}", "a", ("t",))
+        assert len(worker._undecided) == UNDECIDED_MAX
+        assert ("r", "a") not in worker._undecided
 
     run(scenario())
 

@@ -52,6 +52,7 @@ def test_a_copy_of_the_broker_keeps_its_own_id() -> None:
         publish_time=NOW,
         data=b"{}",
         subscription="projects/p/subscriptions/triage",
+        attempt=3,
         attributes={
             "kept": "yes",
             f"{NATIVE_PREFIX}Subscription": "s",

@@ -226,6 +226,40 @@ def test_what_expired_may_be_there_or_not() -> None:
     asyncio.run(story())
 
 
+def test_one_message_id_on_two_topics_is_two_messages() -> None:
+    """Ids are unique within a topic: both are folded, and neither document is called wrong."""
+
+    async def story() -> None:
+        async with working() as works:
+            await works.take(tick("same", 1, 1, 9.0), service("same", 1, "ok", 1))
+            report = await works.verify()
+            assert_fine(report, documents=3)
+            assert report.entries == 2
+
+    asyncio.run(story())
+
+
+def test_every_page_of_a_collection_is_compared() -> None:
+    """However many documents it has: the last one is looked at like the first."""
+
+    async def story() -> None:
+        async with working() as works:
+            names = [f"s{number:03d}" for number in range(450)]
+            await asyncio.gather(
+                *(
+                    works.engine.handle(delivery({"service": name, "timestamp": at(1)}, name, 1, subscription=""))
+                    for name in names
+                )
+            )
+            for name in (names[0], names[-1]):
+                await works.damage(f"ops_services/dev__{name}", status="another")
+            report = await works.verify()
+            assert report.documents == 450
+            assert [found.doc for found in report.listed] == ["ops_services/dev__s000", "ops_services/dev__s449"]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("days", [-1, 0.5, 30, None], ids=["past", "too early", "too late", "never"])
 def test_a_wrong_expiry_is_found(days: float | None) -> None:
     """It would be deleted too early or too late; whether it has expired is for the fold to say."""

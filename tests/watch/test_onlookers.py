@@ -79,6 +79,14 @@ def test_changes_are_bounded() -> None:
     assert len(json.dumps(large)) < 100_000
 
 
+def test_changes_are_bounded_each_time_anew() -> None:
+    """What was taken away takes no more room: pages are told which documents changed all day."""
+    changes = Changes()
+    for number in range(200):
+        changes.tell(DELIVERY, result(f"a/{number:01000d}"), 0.0, NOW)
+        assert changes.take() == {"docs": [f"a/{number:01000d}"], "more": False, "letters": False}
+
+
 # --- tails -------------------------------------------------------------------------------------------------------
 
 
@@ -108,6 +116,17 @@ def test_a_tail_that_is_full_counts_what_did_not_fit() -> None:
     assert tail.take_skipped() == frame("skipped", {"n": 20 - shown})
     tails.tell(DELIVERY, result("a/1"), 0.0, NOW)
     assert tail.take_skipped() == b""
+
+
+def test_what_a_tail_does_not_want_costs_it_nothing() -> None:
+    """However much of it comes: what is wanted is shown, and nothing is said to be left out."""
+    tails = Tails()
+    tail = tails.open(Wanted(topics=frozenset({"rare"})))
+    for _ in range(TAIL_PER_S_MAX + 1):
+        tails.tell(DELIVERY, result("a/1", topic="busy"), 0.0, NOW)
+    tails.tell(DELIVERY, result("a/1", topic="rare"), 0.0, NOW)
+    assert tail.take_skipped() == b""
+    assert (asyncio.run(tail.mailbox.take(0.01)) or b"").count(b"event: outcome\n") == 1
 
 
 def test_tails_that_are_closed_are_told_nothing() -> None:

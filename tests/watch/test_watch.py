@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from starlette.requests import Request
 
 from millpond.alerts.evaluate import AlertState, State
 from millpond.errors import Unavailable
 from millpond.log import Log
 from millpond.metrics import Metrics
 from millpond.model import Committed, Put, Ref
+from millpond.service import Service
 from millpond.stores.memory import MemoryStore
 from millpond.watch import totals as totals_module
 from millpond.watch import watch as watch_module
@@ -23,6 +26,7 @@ from millpond.watch.history import History
 from millpond.watch.mailbox import MAILBOX_BYTES_MAX, Mailbox
 from millpond.watch.onlookers import Wanted
 from millpond.watch.watch import Watch
+from millpond.web.live_api import LiveApi
 from millpond.web.routing import RequestFault
 from millpond.web.streams import STREAMS_MAX, EventStream, Streams, cut_off_unread
 
@@ -138,6 +142,43 @@ def test_letters_are_counted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch)
     assert "millpond_letters 1.0" in scene.metrics.render().decode()
 
 
+def test_a_store_that_cannot_count_is_not_asked_by_every_page() -> None:
+    """Once in 15 s, as when it answers: it has trouble enough."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        scene.store.failing = True
+        pages = [watch.open_page() for _ in range(20)]
+        for page in pages:
+            await read_until(page, b"event: sample")
+
+    run(scene, act)
+    assert scene.store.asked == ["collections"]
+
+
+def test_steps_that_were_missed_are_not_made_up_for() -> None:
+    """After a long pause, of a laptop that slept or a loop that was busy, the next step comes a step later."""
+    scene = Scene()
+    acted: list[float] = []
+
+    async def act(watch: Watch) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def step() -> None:
+            acted.append(loop.time())
+            if len(acted) == 1:
+                time.sleep(0.5)  # noqa: ASYNC251 - the loop is held up on purpose
+
+        task = asyncio.create_task(watch._every(0.05, step))
+        async with asyncio.timeout(5):
+            while len(acted) < 4:  # noqa: ASYNC110 - many things are waited for here
+                await asyncio.sleep(0.01)
+        task.cancel()
+
+    run(scene, act)
+    assert acted[3] - acted[1] >= 0.09, "one at once, because its time has come, and then one after the other"
+
+
 def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last answer stands, the streams go on, and it is asked again until it answers."""
     monkeypatch.setattr(totals_module, "FRESH_S", 2 * TICK_S)
@@ -237,6 +278,10 @@ def test_only_what_somebody_looks_at_is_told() -> None:
     async def act(watch: Watch) -> None:
         always = list(scene.log.onlookers)
         assert always == [watch.sparklines.tell]
+        watch.close_page(watch.open_page())
+        assert list(scene.log.onlookers) == always
+        watch.close_tail(watch.open_tail(Wanted()))
+        assert list(scene.log.onlookers) == always
         page, tail = watch.open_page(), watch.open_tail(Wanted())
         assert list(scene.log.onlookers) == [*always, watch.changes.tell, watch.tails.tell]
         watch.changes.letters()
@@ -326,3 +371,20 @@ def test_streams_are_counted() -> None:
     with pytest.raises(RequestFault, match="64 streams are open") as refused:
         streams.check_room()
     assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
+
+
+def test_a_stream_that_is_refused_leaves_nothing_open() -> None:
+    """A mailbox for it would be told of every message, and nobody would ever read or close it."""
+    scene = Scene()
+
+    async def act(watch: Watch) -> None:
+        api = LiveApi(cast("Service", SimpleNamespace(watch=watch)))
+        api._streams.open = STREAMS_MAX
+        request = Request({"type": "http", "query_string": b"", "headers": []})
+        for answer in (api._live, api._tail):
+            with pytest.raises(RequestFault, match="streams are open"):
+                await answer(request)
+        assert not watch.tails.any
+        assert list(scene.log.onlookers) == [watch.sparklines.tell]
+
+    run(scene, act)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from millpond.errors import MillpondError
@@ -39,7 +39,7 @@ class Job:
         self._report: Report | None = None
         self._written: int | None = None
         self._error: str | None = None
-        self._task = self._start(self._fold())
+        self._task = self._start(self._fold)
 
     @property
     def busy(self) -> bool:
@@ -57,7 +57,7 @@ class Job:
 
     def swap(self) -> None:
         self.phase = Phase.SWAPPING
-        self._task = self._start(self._swap())
+        self._task = self._start(self._swap)
 
     async def stop(self) -> None:
         """Stop, and remove the shadow."""
@@ -66,7 +66,7 @@ class Job:
             await self._task
         await self._held.aclose()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(self._run(work))
 
     async def _fold(self) -> None:
@@ -81,9 +81,10 @@ class Job:
         self.phase = Phase.SWAPPED
         self._log.note("NOTICE", "a view was rebuilt", view=self.name, documents_written=self._written)
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            # Called here: a job that is dropped before its task begins must leave no coroutine behind.
+            await work()
         except MillpondError as error:
             self._error, self.phase = str(error), Phase.FAILED
             self._log.note("ERROR", "a rebuild failed", view=self.name, error=str(error)[:ERROR_CHARS_MAX])

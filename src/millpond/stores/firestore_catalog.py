@@ -15,6 +15,7 @@ from google.cloud.firestore_v1.types import (
 )
 
 from millpond import timestamps
+from millpond.decode import MESSAGE_ID_BYTES_MAX
 from millpond.model import Committed, Conflict, Delete, LogEntry, LogPage, Outcome, Ref, Snapshot, Write
 from millpond.stores import firestore_log
 from millpond.stores.firestore_connection import Connection
@@ -70,7 +71,10 @@ class FirestoreCatalog(ABC):
         return await self._query(collection, limit=limit, after=after)
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
-        by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
+        by_message: list[Snapshot] = []
+        # A longer text is the id of no message, and Firestore refuses to look for it.
+        if len(any_id.encode(errors="replace")) <= MESSAGE_ID_BYTES_MAX:
+            by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
         by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
         found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
         return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
