@@ -80,6 +80,25 @@ def test_receipts_whose_hashes_collide_are_told_apart(pond: SqliteStore, run: Ru
     assert run(pond.read([one, other])) == [Snapshot(one, None, None), Snapshot(other, both, {"n": 7})]
 
 
+def test_what_is_read_together_is_of_one_moment(
+    pond: SqliteStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit between two of its look-ups is not seen by the second: a plan on halves of it would be wrong."""
+    version = run(pond.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})])).versions[0]
+    fetch, meanwhile = sqlite_rows.fetch, [Put(A, version, {"n": 2}), Put(B, version, {"n": 2})]
+
+    def interrupted(connection: apsw.Connection, ref: Ref) -> Any:
+        found = fetch(connection, ref)
+        if meanwhile:
+            writes = [meanwhile.pop(), meanwhile.pop()]
+            assert isinstance(pond._commit(writes, ()), Committed)
+        return found
+
+    monkeypatch.setattr(sqlite_rows, "fetch", interrupted)
+    assert [found.data for found in run(pond.read([A, B]))] == [{"n": 1}, {"n": 1}]
+    assert [found.data for found in run(pond.read([A, B]))] == [{"n": 2}, {"n": 2}]
+
+
 def test_the_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, run: Run) -> None:
     """It is folded back into the file once it holds 16 MiB, while the store is written to and read."""
     path = tmp_path / "pond.db"

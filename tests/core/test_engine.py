@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -29,6 +29,7 @@ from millpond.model import (
     Snapshot,
     Write,
 )
+from millpond.refold.jobs import Job
 from millpond.route import Fault, Item, Letter
 from millpond.settle import settle_push
 from millpond.stores.memory import MemoryStore
@@ -323,6 +324,74 @@ def test_a_slow_letter_holds_up_nobody() -> None:
         assert asyncio.get_running_loop().time() - began < 1.0
 
     run(scenario)
+
+
+def test_letters_that_are_being_made_take_room() -> None:
+    """A topic for letters that hangs must not let poison pile up without end."""
+
+    class Hanging:
+        async def write_letter(self, item: Item, fault: Fault) -> Letter:
+            await asyncio.sleep(0.2)
+            return Letter(None, None, f"{fault.reason} of {item.delivery.message_id}")
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(), CONSUMER_QUEUE_SIZE="2")
+        bench.engine.undertaker = Hanging()
+        poison = [asyncio.ensure_future(bench.send(delivery({"nothing": n}, f"p{n}"))) for n in range(2)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded):
+            await bench.send(service("m", 1, "ok", 1))
+        await asyncio.gather(*poison)
+        assert outcomes(await bench.send(service("m", 1, "ok", 1))) == ["applied"]
+
+    run(scenario)
+
+
+def test_everything_that_has_expired_is_swept_bite_by_bite() -> None:
+    """Once a minute a sweep begins, and ends when the store has nothing more to delete."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bites = [1_000, 1_000, 7, 0]
+        asked: list[tuple[int, int | None]] = []
+
+        async def sweep(now: int, events_before: int | None) -> int:
+            asked.append((now, events_before))
+            return bites.pop(0)
+
+        bench.store.sweep = sweep  # type: ignore[method-assign]
+        assert (await bench.service.sweep(), bites) == (2_007, [])
+        assert asked == [(NOW, None)] * 4
+
+    run(scenario)
+
+
+def test_a_rebuild_ends_with_the_service() -> None:
+    """It is dropped before what was accepted is finished: both work on the same store, which is closed next."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        bench.service.rebuilds.job = job = cast("Job", Stopping(bench))
+        await bench.service.drain()
+        assert cast("Stopping", job).stopped_while_accepting
+        assert bench.service.rebuilds.job is None
+
+    run(scenario)
+
+
+class Stopping:
+    """A rebuild that notes whether it was stopped in time."""
+
+    stopped_while_accepting = False
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def stop(self) -> None:
+        self.stopped_while_accepting = self._bench.engine.accepting
 
 
 def test_an_expired_letter_does_not_count() -> None:

@@ -24,6 +24,9 @@ class Elsewhere:
         del item
         return Letter(None, None, f"elsewhere: {fault.reason}")
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 @pytest.mark.parametrize(
     ("data_bytes", "attributes"),

@@ -1,4 +1,4 @@
-"""Letters purged many at a time, on a store that is away for some of them."""
+"""Letters purged and replayed on a store that is away for some of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from common.faulty import Bench, FaultyStore
 from common.pond import delivery
 from millpond.errors import Unavailable
+from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.web.letters_api import LettersApi
 from millpond.web.routing import RequestFault
 
@@ -37,5 +38,24 @@ def test_a_letter_that_could_not_be_purged_is_not_called_missing() -> None:
         assert (refused.value.status, refused.value.reason) == (503, "store_unavailable")
         again = json.loads(bytes((await api._purge_many(request(ids))).body))
         assert (len(again["purged"]), len(again["missing"])) == (1, 2)
+
+    asyncio.run(story())
+
+
+def test_a_replay_that_was_not_settled_is_not_noted() -> None:
+    """The letter says how often its message was tried with a result, and waits for the next try as it was."""
+
+    async def story() -> None:
+        bench = Bench(FaultyStore())
+        await bench.send(delivery({"nothing": 1}, "m1"))
+        before = await bench.document("dead_letters/s__m1")
+
+        async def away(_: Delivery) -> Result:
+            return Result(Outcome.RETRY, "store_unavailable", error=Unavailable("away"))
+
+        result = await bench.service.letters.replay(Ref("dead_letters", "s__m1"), away)
+        assert result is not None
+        assert result.outcome is Outcome.RETRY
+        assert await bench.document("dead_letters/s__m1") == before
 
     asyncio.run(story())
