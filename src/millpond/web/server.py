@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -45,6 +46,9 @@ END_S = 7.8
 LEAVE_S = 0.5
 _BACKLOG = 2_048
 MIB = 1024 * 1024
+# Of malloc.h.
+_M_MMAP_THRESHOLD = -3
+_LARGE_BLOCK_BYTES = 256 * 1024
 # How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
 # statement. At Python's 5 ms a flood of requests, even refused ones, would hold up the commits that make room.
 SWITCH_S = 0.0005
@@ -184,6 +188,7 @@ async def _serve(
         loop.create_task(service.sweep_for_ever()),
     ]
     _calm_collector()
+    _return_large_blocks()
     sys.setswitchinterval(SWITCH_S)
     service.watch.start()
     service.flow.start()
@@ -243,6 +248,15 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+def _return_large_blocks() -> None:
+    """Have glibc give large blocks back to the system as soon as they are freed, so that large messages leave none.
+
+    By itself it keeps them for later from the first one on. Other allocators have no such call, and no such need.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 class _Server(uvicorn.Server):
