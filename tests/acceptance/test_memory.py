@@ -9,7 +9,7 @@ import pytest
 
 from proof.memory.run import Measured, attack_guarded, attack_open
 
-SCALE = 0.1
+SCALE = 0.06
 
 
 @pytest.mark.parametrize("attack", [attack_open, attack_guarded])

@@ -15,6 +15,7 @@ from common.pond import NOW, SECOND, Orders, at, delivery, order, service, signa
 from millpond import Event, Latest, Tally
 from millpond import views as views_module
 from millpond.cache import SnapshotCache
+from millpond.clock_agreement import ClockAgreement
 from millpond.errors import AccessDenied, Overloaded, StoreError, Unavailable
 from millpond.model import (
     Committed,
@@ -363,6 +364,7 @@ def test_everything_that_has_expired_is_swept_bite_by_bite() -> None:
             return bites.pop(0)
 
         bench.store.sweep = sweep  # type: ignore[method-assign]
+        bench.service._clocks = ClockAgreement(lambda: NOW, agreed_s=0)
         assert (await bench.service.sweep(), bites) == (2_007, [])
         assert asked == [(NOW, None)] * 4
 
