@@ -363,4 +363,4 @@ def test_a_connection_too_many_is_refused(start: Start) -> None:
             answer = read_answer(refused)
         assert (answer.status, answer.json["reason"]) == (503, "too_many_connections")
         assert "2 connections" in answer.json["error"]
-        server.wait_for(lambda line: "1 new ones refused" in line)
+        server.wait_for(lambda line: "refused: 1." in line)

@@ -66,9 +66,9 @@ class Connections:
             return
         self._line_due = now + _LINE_EVERY_S
         text = (
-            f"the limit of {self.limit} connections is met: {self._closed} slow or idle ones were closed for "
-            f"new ones, {self._refused} new ones refused. If these are good clients, raise HTTP_CONNECTIONS_MAX, "
-            "and the descriptors of the process (ulimit -n) with it"
+            f"the limit of {self.limit} connections is met; closed because they were slow or idle: {self._closed}, "
+            f"refused: {self._refused}. If these are good clients, raise HTTP_CONNECTIONS_MAX, and the descriptors "
+            "of the process (ulimit -n) with it"
         )
         self._log.note("WARNING", text, reason="too_many_connections", closed=self._closed, refused=self._refused)
         self._closed = self._refused = 0
