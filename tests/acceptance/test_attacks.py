@@ -15,6 +15,7 @@ import pytest
 from acceptance.bad_requests import MIB
 from acceptance.support import Server, Start, ended, push_body, read_answer
 from common.issuer import ACCOUNT, AUDIENCE, Issuer, good
+from proof.memory.run import Memory
 
 HEAD = "POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
@@ -276,6 +277,19 @@ def test_a_request_is_answered_once(start: Start) -> None:
         assert ended(connection)
 
 
+def test_a_body_in_tiny_chunks(server: Server) -> None:
+    """Two bytes at a time: it costs what it weighs, not what so many pieces would."""
+    memory = Memory(server.process.pid)
+    before = memory.now()
+    chunks = b"2\r\n  \r\n" * 50_000
+    with server.connect(30) as connection:
+        connection.sendall(f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode())
+        for _ in range(40):
+            connection.sendall(chunks)
+        time.sleep(0.3)
+        assert memory.now() - before < 40
+
+
 # --- crowds ------------------------------------------------------------------------------------------------------
 
 
@@ -348,6 +362,47 @@ def test_slow_and_idle_connections_go_first(start: Start) -> None:
         stream.settimeout(0.2)
         with contextlib.suppress(TimeoutError):
             assert stream.recv(1_000)
+
+
+def test_clients_that_do_not_read_make_way(start: Start) -> None:
+    """Their answers are written, and not read: others need the place more."""
+    server = start(HTTP_CONNECTIONS_MAX="4")
+    server.http.close()
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.socket()) for _ in range(4)]
+        for connection in opened:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            connection.connect(("127.0.0.1", server.port))
+        for _ in range(300):
+            for connection in opened:
+                connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            time.sleep(0.005)
+        time.sleep(1.2)
+        with server.connect() as connection:
+            connection.sendall(request(message("reads")))
+            assert read_answer(connection).status == 200
+
+
+def test_a_stream_is_not_idle(start: Start) -> None:
+    """Its request began to arrive before the one before was answered: it is at work all the same."""
+    server = start(HTTP_CONNECTIONS_MAX="2")
+    server.http.close()
+    tail = b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with server.connect() as stream, server.connect() as idle:
+        stream.sendall(request(message("before")) + tail[:10])
+        assert read_answer(stream).status == 200
+        stream.sendall(tail[10:])
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        idle.sendall(request(message("idle")))
+        assert read_answer(idle).status == 200
+        with server.connect() as new:
+            new.sendall(request(message("new")))
+            assert read_answer(new).status == 200
+        assert ended(idle)
+        stream.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                assert stream.recv(1_000)
 
 
 def test_a_connection_too_many_is_refused(start: Start) -> None:

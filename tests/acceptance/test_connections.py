@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
 import time
 
 import pytest
@@ -97,3 +99,50 @@ def test_a_client_that_goes_away_is_no_message(server: Server) -> None:
     time.sleep(0.2)
     assert server.fence() == []
     assert server.documents(WATCHED) == before
+
+
+LIVE = b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def received(connection: socket.socket) -> bytes:
+    """Everything until the server closes."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            found += part
+    return found
+
+
+@pytest.mark.parametrize("first", [numbered(100), LIVE], ids=["push", "asgi"])
+@pytest.mark.parametrize(
+    "second", [b"\0\0garbage\r\n\r\n", request_bytes(f"content-length: {15 * MIB}")], ids=["garbage", "too large"]
+)
+def test_a_refusal_is_not_the_answer_of_the_request_before(server: Server, first: bytes, second: bytes) -> None:
+    """A good request, and a bad one right behind it: the good one has its answer, and then the connection ends."""
+    with server.connect() as connection:
+        connection.sendall(first + second)
+        answers = received(connection)
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert answers.startswith(b"HTTP/1.1 200 OK")
+    server.fence()
+
+
+def test_requests_without_end(server: Server) -> None:
+    """Thousands in one packet: a few are answered, the rest refused."""
+    with server.connect() as connection:
+        connection.sendall(LIVE * 5_000)
+        answers = received(connection)
+    assert 1 <= answers.count(b"HTTP/1.1 200 OK") <= 40
+    server.fence()
+
+
+@pytest.mark.parametrize("size", [0, 70_000, 2 * MIB])
+def test_a_client_that_has_sent_all_it_will(server: Server, size: int) -> None:
+    """It has closed its side, which is its right, and still gets its answer."""
+    body = good_bytes(messageId=f"half-closed-{size}")
+    body = b" " * (size - len(body)) + body
+    with server.connect() as connection:
+        connection.sendall(request_bytes(f"content-length: {len(body)}") + body)
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection).startswith(b"HTTP/1.1 200 OK")
+    server.fence()

@@ -107,6 +107,45 @@ def test_a_body_of_unknown_length_becomes_a_large_one() -> None:
     assert budget.bodies.held == 0
 
 
+def test_a_small_body_that_waits_may_turn_out_large() -> None:
+    """Its token was verified meanwhile, and its length counts from now on: it waits in one queue, not in two."""
+    budget = Budget()
+    small = [budget.claim() for _ in range(6)]
+    for claim in small:
+        claim.add(50_000)
+    large = budget.claim(700_000)
+    both = budget.claim()
+    both.add(20_000)
+    both.wait_if_crowded()
+    assert budget.held(both)
+    both.announce(500_000)
+    assert budget.held(both)
+    for claim in small:
+        claim.release()
+    assert budget.held(both)
+    assert budget.bodies.held == 720_000
+    large.release()
+    assert not budget.held(both)
+    assert budget.bodies.held == 500_000
+    both.release()
+    assert (budget.bodies.held, budget.bodies.large_ones_wait) == (0, False)
+
+
+def test_what_came_along_with_the_headers_counts() -> None:
+    """Large bodies that wait have brought something along; when that is more than everything, they do not wait."""
+    budget = Budget()
+    budget.claim(700_000)
+    waiting = [budget.claim(700_000) for _ in range(5)]
+    for claim in waiting[:4]:
+        claim.add(250_000)
+        assert not claim.exceeds_everything
+    waiting[4].add(250_000)
+    assert waiting[4].exceeds_everything
+    assert budget.bodies.held == 700_000 + 5 * 250_000
+    waiting[4].release()
+    assert not waiting[3].exceeds_everything
+
+
 def test_time() -> None:
     """Who waits is overdue after a second; who was granted a place, two seconds later if others wait for it."""
     budget = Budget()
@@ -165,6 +204,7 @@ def test_any_order_of_calls() -> None:
             else:
                 claims.pop(dice.randrange(len(claims))).release()
             large = [claim.large for claim in claims if claim.large and not budget.held(claim)]
+            assert all(claim.small == 0 for claim in claims if claim.large and not budget.held(claim))
             assert budget.bodies.held == sum(large) + sum(claim.small for claim in claims)
             assert sum(large) <= MIB * 3 // 4 or len(large) == 1
         for claim in claims:

@@ -1,11 +1,13 @@
 """One budget for the request bodies in memory, from their first byte until their request is answered.
 
     up to 64 KiB    counted as it arrives; all of them share a quarter of the budget
-    larger          waits until its announced length fits into the other three quarters, and is not read before
+    larger          waits until its announced length fits into the other three quarters, and is not read before;
+                    what came along with its headers counts as a small one until then
 
 A large body is granted as a whole, so that what is begun can be finished: bodies that wait for each other's last
 bytes would never end. Small ones have a share of their own, so that a few large uploads that stand still keep no
-ordinary message out. A connection that has waited BODY_WAIT_S is refused with 429.
+ordinary message out. A connection that has waited BODY_WAIT_S is refused with 429; at once, if what was counted and
+not granted exceeds the whole budget.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Claim:
     def __init__(self, bodies: Bodies, reader: Reader) -> None:
         self._bodies = bodies
         self._reader: Reader | None = reader
-        # Bytes of a small body that have arrived, or the length of a large one, granted or not. One of them is 0.
+        # Bytes that have arrived without a grant, and the length of a large body, granted or not.
         self.small = 0
         self.large = 0
         self._waiting_since: float | None = None
@@ -47,13 +49,16 @@ class Claim:
     def announce(self, size: int) -> None:
         """The body will have at most so many bytes."""
         if size > SMALL_BYTES_MAX and not self.large:
-            self._bodies.small -= self.small
-            self.small, self.large = 0, size
+            if self._waiting_since is not None:
+                # As a small one, until it was known to be large.
+                self._bodies.leave(self)
+                self.grant(0.0)
+            self.large = size
             self._bodies.ask(self)
 
     def add(self, size: int) -> None:
         """So many bytes of the body have arrived."""
-        if not self.large:
+        if self._granted_at is None:
             self.small += size
             self._bodies.small += size
 
@@ -62,12 +67,19 @@ class Claim:
         if self.small > TINY_BYTES_MAX and self._waiting_since is None and self._bodies.is_crowded:
             self._bodies.wait(self)
 
+    @property
+    def exceeds_everything(self) -> bool:
+        """Whether even what was counted and not granted is more than all bodies together may have."""
+        return self.small > 0 and self._bodies.is_overrun
+
     def release(self) -> None:
         """The request was answered, or its client is gone. What still comes of its body is read, and dropped."""
         reader, self._reader = self._reader, None
         if reader is not None:
             waits = self._waiting_since is not None
-            self._bodies.give_back(self, granted=self._granted_at is not None, waits=waits)
+            if waits:
+                self._bodies.leave(self)
+            self._bodies.give_back(self, granted=self._granted_at is not None)
             if waits:
                 reader.go_on_reading()
 
@@ -89,6 +101,8 @@ class Claim:
         waited, self._waiting_since = self._waiting_since is not None, None
         if self.large:
             self._granted_at = now
+            self._bodies.small -= self.small
+            self.small = 0
         if waited and self._reader is not None:
             self._reader.go_on_reading()
 
@@ -97,6 +111,7 @@ class Bodies:
     """The budget. Everything happens on the event loop's thread."""
 
     def __init__(self, bytes_max: int, clock: Callable[[], float]) -> None:
+        self._bytes_max = bytes_max
         self._small_max = bytes_max // 4
         self._large_max = bytes_max - self._small_max
         self._clock = clock
@@ -115,6 +130,10 @@ class Bodies:
         return self.small > self._small_max
 
     @property
+    def is_overrun(self) -> bool:
+        return self.small > self._bytes_max
+
+    @property
     def large_ones_wait(self) -> bool:
         return bool(self._large_waiting)
 
@@ -129,12 +148,14 @@ class Bodies:
         self._queue_of(claim).append(claim)
         claim.hold(self._clock())
 
-    def give_back(self, claim: Claim, *, granted: bool, waits: bool) -> None:
+    def leave(self, claim: Claim) -> None:
+        """It waits no longer."""
+        self._queue_of(claim).remove(claim)
+
+    def give_back(self, claim: Claim, *, granted: bool) -> None:
         self.small -= claim.small
         if granted:
             self._large -= claim.large
-        if waits:
-            self._queue_of(claim).remove(claim)
         while self._large_waiting and self._fits(self._large_waiting[0]):
             self._grant_large(self._large_waiting.popleft())
         while self._small_waiting and not self.is_crowded:

@@ -3,6 +3,8 @@
     headers over 32 KiB             431
     bodies over 14 MiB              413, before they are read
     a request not complete in 20 s  408
+    an answer not read in 30 s      closed
+    over 32 requests pipelined      400
     no place for its body           429, after a short wait in which it is not read (bodies.py)
     too many connections            503 for a slow one (connections.py)
     not HTTP at all                 400
@@ -20,17 +22,19 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from millpond.errors import Overloaded
 from millpond.ingress.push import RETRY_AFTER_S
 from millpond.web.bodies import SMALL_BYTES_MAX, Bodies, Claim
+from millpond.web.held_flow import HeldFlow
 
 HEADER_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 14 * 1024 * 1024
 REQUEST_S_MAX = 20.0
 LINGER_S = 2.0
+UNREAD_S_MAX = 30.0
+PIPELINED_MAX = 32
 # A request that takes longer to arrive makes way for others, if there are too many connections.
 SLOW_S = 1.0
 RETRYABLE = frozenset({429, 503})
@@ -38,31 +42,6 @@ RETRYABLE = frozenset({429, 503})
 _FRAMING_BYTES = 16
 
 OnRefusal = Callable[[int, str, str], None]
-
-
-class HeldFlow(FlowControl):
-    """Flow control in which reading can be held, whatever uvicorn thinks of it meanwhile."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self._holds = 0
-
-    def hold(self) -> None:
-        self._holds += 1
-        if not self._transport.is_closing():
-            self.pause_reading()
-
-    def let_go(self) -> None:
-        self._holds = max(self._holds - 1, 0)
-        self.resume_reading()
-
-    def let_go_of_all(self) -> None:
-        self._holds = 0
-        self.resume_reading()
-
-    def resume_reading(self) -> None:
-        if not self._holds and not self._transport.is_closing():
-            super().resume_reading()
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -122,6 +101,8 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse_headers()
         if self._begun_at is not None and self.claim is not None:
             self.claim.wait_if_crowded()
+            if self.claim.exceeds_everything:
+                self._refuse_crowded()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -158,13 +139,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_body()
         elif not self._has_host and self.parser.get_http_version() == "1.1":
             self.refuse(400, "malformed_http", "an HTTP/1.1 request needs a Host header")
+        elif len(self.pipeline) >= PIPELINED_MAX:
+            # Each costs memory, and one read of the socket may bring thousands.
+            self.refuse(400, "malformed_http", f"over {PIPELINED_MAX} requests without waiting for an answer")
         elif self.parser.should_upgrade() and self._has_body():
             # The parser stops at the headers of such a request: its body would be lost, or read as the next one.
             self.refuse(400, "malformed_http", "connections are not upgraded here: send this without Upgrade")
         else:
             if self._has_body():
                 self.claim = Claim(self.bodies, self)
-            self._is_begun = True
+            self._is_begun, self._idle_since = True, None
             self.begin_request()
 
     def begin_request(self) -> None:
@@ -203,11 +187,21 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._chunks and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
         self._begun_at = None
+        if self._is_answered():
+            self._idle_since = self.loop.time()
         if not self.refused:
             self.end_body()
 
     def end_body(self) -> None:
         super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.flow.unread_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.flow.unread_since = None
 
     def hold_reading(self) -> None:
         self.flow.hold()
@@ -222,7 +216,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # Without a timer for each request: `close_if_overdue` looks at all connections once a second.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
-        self._idle_since = self.loop.time()
+        if self._begun_at is None:
+            self._idle_since = self.loop.time()
 
     def send_400_response(self, msg: str) -> None:
         del msg
@@ -233,8 +228,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._begun_at is not None and now - self._begun_at > REQUEST_S_MAX:
             self.refuse(408, "request_timeout", f"the request was not complete after {REQUEST_S_MAX:g} s")
         elif self._begun_at is not None and self.claim is not None and self.claim.is_overdue(now):
-            text = f"other request bodies fill HTTP_BODIES_MIB: {self.bodies.held} bytes"
-            self.refuse(429, Overloaded.reason, text)
+            self._refuse_crowded()
+        elif self.flow.unread_since is not None and now - self.flow.unread_since > UNREAD_S_MAX:
+            self.transport.abort()
         elif self._idle_since is not None and now - self._idle_since > self.timeout_keep_alive:
             self.transport.close()
 
@@ -247,6 +243,9 @@ class BoundedProtocol(HttpToolsProtocol):
             return None
         if self.refused:
             return 2, 0.0
+        if self.flow.unread_since is not None:
+            unread_s = now - self.flow.unread_since
+            return (1, unread_s) if unread_s > SLOW_S else None
         answering = not self._is_begun and self.cycle is not None and not self.cycle.response_complete
         if self._begun_at is not None and not answering:
             arriving_s = now - self._begun_at
@@ -272,11 +271,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.refused or self.transport.is_closing():
             return
         self.refused = True
+        self.on_refusal(status, reason, text)
+        if not self._is_begun and self.cycle is not None and not self.cycle.response_complete:
+            # A request before this one is being answered: its answer comes first, and is the last.
+            self.cycle.keep_alive = False
+            self.flow.let_go_of_all()
+            return
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not started and not self._is_answered():
             self.transport.write(_response(status, reason=reason, text=text))
         self._abandon_request()
-        self.on_refusal(status, reason, text)
         self.linger()
 
     def linger(self) -> None:
@@ -299,6 +303,10 @@ class BoundedProtocol(HttpToolsProtocol):
             # The application waits for the rest of the body: there is none.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+
+    def _refuse_crowded(self) -> None:
+        text = f"other request bodies fill HTTP_BODIES_MIB: {self.bodies.held} bytes"
+        self.refuse(429, Overloaded.reason, text)
 
     def _refuse_headers(self) -> None:
         self.refuse(431, "headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes")

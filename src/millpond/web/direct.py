@@ -37,7 +37,7 @@ class DirectProtocol(BoundedProtocol):
 
     def take_body(self, body: bytes) -> None:
         if type(self.cycle) is PushCycle:
-            self.cycle.chunks.append(body)
+            self.cycle.take(body)
         else:
             super().take_body(body)
 
@@ -46,6 +46,13 @@ class DirectProtocol(BoundedProtocol):
             self.cycle.end()
         else:
             super().end_body()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Whether the connection stays: a client that has sent all it will may still wait for its answer."""
+        waits = type(self.cycle) is PushCycle and not self.cycle.more_body and not self.cycle.response_complete
+        if waits:
+            self.cycle.keep_alive = False
+        return waits
 
     def connection_lost(self, exc: Exception | None) -> None:
         if type(self.cycle) is PushCycle:
@@ -89,7 +96,7 @@ class PushCycle:
 
     __slots__ = (
         *("_claim", "_headers", "_is_known", "_protocol"),
-        *("chunks", "disconnected", "keep_alive", "more_body", "response_complete", "response_started"),
+        *("body", "disconnected", "keep_alive", "more_body", "response_complete", "response_started"),
     )
     message_event = _NO_EVENT
 
@@ -99,7 +106,7 @@ class PushCycle:
         self._headers: Headers = protocol.headers
         self._is_known = False
         self.keep_alive: bool = protocol.parser.should_keep_alive()
-        self.chunks: list[bytes] = []
+        self.body: bytes | bytearray = b""
         self.more_body = True
         self.disconnected = False
         self.response_started = False
@@ -124,6 +131,15 @@ class PushCycle:
         elif self._claim is not None and not self.disconnected:
             self._claim.announce(announced)
 
+    def take(self, body: bytes) -> None:
+        """One part of the body: nearly always the only one, and not copied then."""
+        if not self.body:
+            self.body = body
+        elif type(self.body) is bytearray:
+            self.body += body
+        else:
+            self.body = bytearray(self.body) + body
+
     def end(self) -> None:
         """The body is complete."""
         if self.response_complete:
@@ -136,20 +152,18 @@ class PushCycle:
         """The connection is gone, or its request was refused. What is complete is still taken, and not answered."""
         self.disconnected = True
         if self.more_body:
-            self.chunks.clear()
+            self.body = b""
 
     def _submit(self) -> None:
         # Let go of at once: a connection outlives its requests, and refers to the last of them.
-        chunks, self.chunks = self.chunks, []
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        del chunks
+        body, self.body = bytes(self.body), b""
         self._protocol.push.accept("POST", self._headers, body, self.respond)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Write the answer in one piece, unless the connection was lost meanwhile."""
         self._release()
         protocol = self._protocol
-        if self.disconnected or self.response_complete or protocol.refused or protocol.transport.is_closing():
+        if self.disconnected or self.response_complete or protocol.transport.is_closing():
             return
         self.response_started = self.response_complete = True
         head = b"%scontent-length: %d\r\n" % (_STATUS_LINES[status], len(body))
@@ -163,7 +177,7 @@ class PushCycle:
             return
         protocol.transport.write(head + b"connection: close\r\n\r\n" + body)
         if self.more_body:
-            self.chunks.clear()
+            self.body = b""
             protocol.linger()
         else:
             protocol.transport.close()
