@@ -277,17 +277,21 @@ def test_a_request_is_answered_once(start: Start) -> None:
         assert ended(connection)
 
 
-def test_a_body_in_tiny_chunks(server: Server) -> None:
-    """Two bytes at a time: it costs what it weighs, not what so many pieces would."""
+@pytest.mark.parametrize(("size", "status"), [(2, 400), (20, 200)])
+def test_a_body_in_tiny_chunks(server: Server, size: int, status: int) -> None:
+    """It costs what it weighs, not what so many pieces would; pieces that are all framing are refused."""
     memory = Memory(server.process.pid)
     before = memory.now()
-    chunks = b"2\r\n  \r\n" * 50_000
+    chunks = (b"%x\r\n" % size + b" " * size + b"\r\n") * 50_000
+    last = message(f"tiny-{size}")
     with server.connect(30) as connection:
         connection.sendall(f"{HEAD}transfer-encoding: chunked\r\n\r\n".encode())
-        for _ in range(40):
-            connection.sendall(chunks)
-        time.sleep(0.3)
-        assert memory.now() - before < 40
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(10):
+                connection.sendall(chunks)
+            connection.sendall(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+        assert read_answer(connection).status == status
+    assert memory.now() - before < 40
 
 
 # --- crowds ------------------------------------------------------------------------------------------------------

@@ -146,3 +146,31 @@ def test_a_client_that_has_sent_all_it_will(server: Server, size: int) -> None:
         connection.shutdown(socket.SHUT_WR)
         assert received(connection).startswith(b"HTTP/1.1 200 OK")
     server.fence()
+
+
+def test_a_refusal_does_not_land_in_a_stream(server: Server) -> None:
+    """A stream, and behind it a request that is refused: the stream goes on as it was, until its client leaves."""
+    with server.connect(1) as connection:
+        connection.sendall(b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+        connection.sendall(request_bytes(f"content-length: {15 * MIB}"))
+        with contextlib.suppress(TimeoutError):
+            while part := connection.recv(65_536):
+                assert b"HTTP/1.1" not in part
+    server.fence()
+
+
+def test_a_body_behind_another_is_no_header(server: Server) -> None:
+    """Pipelined, and cut in the middle: the second body is not counted as headers of the third request."""
+    small = numbered(200)
+    body = good_bytes(messageId="long")
+    body = b" " * (60_000 - len(body)) + body
+    long = request_bytes(f"content-length: {len(body)}") + body
+    sent = small + long + numbered(201)
+    with server.connect() as connection:
+        connection.sendall(sent[: len(small) + 100])
+        time.sleep(0.1)
+        connection.sendall(sent[len(small) + 100 :])
+        for _ in range(3):
+            assert read_answer(connection).status == 200
+    server.fence()

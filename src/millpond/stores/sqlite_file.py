@@ -6,6 +6,7 @@ name, and is gone with the process. So the store asks here before it calls anyth
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from millpond.errors import StoreFileGone, Unavailable
 # call it healthy while commits go on failing.
 ROOM_BYTES = 4 * 1024 * 1024
 _SUFFIXES = ("", "-wal", "-shm")
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _GONE = (FileNotFoundError, NotADirectoryError)
 _RUNBOOK = "docs/runbook.md#store-failing"
 
@@ -47,6 +49,9 @@ class StoreFile:
             with tempfile.TemporaryFile(dir=self._path.parent) as scratch:
                 scratch.write(bytes(ROOM_BYTES))
         except OSError as error:
+            if error.errno not in _NO_ROOM:
+                # A folder in which no file can be made says nothing about those that are open.
+                return
             text = f"no room for {ROOM_BYTES >> 20} MiB beside {self._path}: {error.strerror}"
             raise Unavailable(text, code="NO_ROOM") from error
 

@@ -64,13 +64,15 @@ class Claim:
 
     def wait_if_crowded(self) -> None:
         """Part of a small body has arrived, and more will come: not now, if small bodies exceed their share."""
-        if self.small > TINY_BYTES_MAX and self._waiting_since is None and self._bodies.is_crowded:
+        if self._reader is None or self._waiting_since is not None:
+            return
+        if self.small > TINY_BYTES_MAX and self._bodies.is_crowded:
             self._bodies.wait(self)
 
     @property
     def exceeds_everything(self) -> bool:
         """Whether even what was counted and not granted is more than all bodies together may have."""
-        return self.small > 0 and self._bodies.is_overrun
+        return self._reader is not None and self.small > 0 and self._bodies.is_overrun
 
     def release(self) -> None:
         """The request was answered, or its client is gone. What still comes of its body is read, and dropped."""

@@ -5,6 +5,7 @@
     a request not complete in 20 s  408
     an answer not read in 30 s      closed
     over 32 requests pipelined      400
+    thousands of tiny chunks        400
     no place for its body           429, after a short wait in which it is not read (bodies.py)
     too many connections            503 for a slow one (connections.py)
     not HTTP at all                 400
@@ -16,18 +17,16 @@ client would never see why. Checked here, once a second and by counting, so that
 from __future__ import annotations
 
 import asyncio
-import http
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from millpond.errors import Overloaded
-from millpond.ingress.push import RETRY_AFTER_S
 from millpond.web.bodies import SMALL_BYTES_MAX, Bodies, Claim
 from millpond.web.held_flow import HeldFlow
+from millpond.web.refusal import refusal_bytes
 
 HEADER_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 14 * 1024 * 1024
@@ -35,9 +34,9 @@ REQUEST_S_MAX = 20.0
 LINGER_S = 2.0
 UNREAD_S_MAX = 30.0
 PIPELINED_MAX = 32
+TINY_CHUNKS_MAX, TINY_CHUNK_BYTES = 4_096, 16
 # A request that takes longer to arrive makes way for others, if there are too many connections.
 SLOW_S = 1.0
-RETRYABLE = frozenset({429, 503})
 # A chunk's size line and line ends.
 _FRAMING_BYTES = 16
 
@@ -91,7 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         size = len(data)
         # A request that begins in this chunk owns all of it, unless the chunk also ends an earlier one.
-        self._chunk = size if self._begun_at is None or self._received == 0 else 0
+        self._chunk = size if self._begun_at is None or self.headers is None else 0
         self._received += size
         super().data_received(data)
         if self._received > HEADER_BYTES_MAX and self._begun_at is not None:
@@ -99,6 +98,11 @@ class BoundedProtocol(HttpToolsProtocol):
             overhead = self._received - self._body_bytes - self._chunks * _FRAMING_BYTES
             if overhead > (HEADER_BYTES_MAX if self._in_headers else 2 * HEADER_BYTES_MAX):
                 self._refuse_headers()
+        if self._chunks > TINY_CHUNKS_MAX and self._body_bytes < TINY_CHUNK_BYTES * self._chunks:
+            # Each costs several calls: a body of them would keep the event loop busy for seconds.
+            self.refuse(
+                400, "malformed_http", f"over {TINY_CHUNKS_MAX} chunks of less than {TINY_CHUNK_BYTES} bytes"
+            )
         if self._begun_at is not None and self.claim is not None:
             self.claim.wait_if_crowded()
             if self.claim.exceeds_everything:
@@ -213,6 +217,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.pipeline:
             super().on_response_complete()
             return
+        if self.refused:
+            self.transport.close()
+            return
         # Without a timer for each request: `close_if_overdue` looks at all connections once a second.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
@@ -256,11 +263,16 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def make_way(self, text: str) -> None:
         """Close at once: another connection needs the place."""
-        if self._begun_at is not None and not self.refused and not self._is_answered():
-            self.transport.write(_response(503, reason="too_many_connections", text=text))
+        silent = self.refused or self._is_answered() or self._earlier_is_pending()
+        if self._begun_at is not None and not silent:
+            self.transport.write(refusal_bytes(503, reason="too_many_connections", text=text))
         self.refused = True
         self._abandon_request()
-        self.transport.close()
+        self.end_at_once()
+
+    def end_at_once(self) -> None:
+        """Closing would wait until the client reads what was written."""
+        (self.transport.close if self.flow.unread_since is None else self.transport.abort)()
 
     def refuse_unfinished(self) -> None:
         """At the end: a request that is still arriving will not be waited for."""
@@ -272,14 +284,14 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.refused = True
         self.on_refusal(status, reason, text)
-        if not self._is_begun and self.cycle is not None and not self.cycle.response_complete:
-            # A request before this one is being answered: its answer comes first, and is the last.
-            self.cycle.keep_alive = False
+        if self._earlier_is_pending():
+            # Answers come in the order of requests: those before this one are the last.
+            self._abandon_request()
             self.flow.let_go_of_all()
             return
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not started and not self._is_answered():
-            self.transport.write(_response(status, reason=reason, text=text))
+            self.transport.write(refusal_bytes(status, reason=reason, text=text))
         self._abandon_request()
         self.linger()
 
@@ -295,11 +307,22 @@ class BoundedProtocol(HttpToolsProtocol):
         """Whether the request now being received has its answer already, and only its body is still coming."""
         return self._is_begun and self.cycle is not None and self.cycle.response_complete
 
+    def _earlier_is_pending(self) -> bool:
+        """Whether a request before the one now being received has no answer yet."""
+        if self._is_begun:
+            return bool(self.pipeline)
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _abandon_request(self) -> None:
         """The request now being received will never be complete."""
         if self.claim is not None:
             self.claim.release()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._is_begun:
+            return
+        if self.pipeline:
+            # The newest of those that wait for their turn.
+            self.pipeline.popleft()
+        elif self.cycle is not None and not self.cycle.response_complete:
             # The application waits for the rest of the body: there is none.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -325,15 +348,3 @@ def _release_claim(cycle: Any, _: object = None) -> None:
     claim: Claim | None = getattr(cycle, "claim", None)
     if claim is not None:
         claim.release()
-
-
-def _response(status: int, *, reason: str, text: str) -> bytes:
-    outcome = "retry" if status in RETRYABLE else "poison"
-    body = msgspec.json.encode(
-        {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
-    )
-    phrase = http.HTTPStatus(status).phrase
-    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    if status == 429:
-        head += f"retry-after: {RETRY_AFTER_S}\r\n"
-    return head.encode() + b"connection: close\r\n\r\n" + body

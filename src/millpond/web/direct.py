@@ -60,7 +60,7 @@ class DirectProtocol(BoundedProtocol):
         super().connection_lost(exc)
 
     def _abandon_request(self) -> None:
-        if type(self.cycle) is PushCycle:
+        if self._is_begun and type(self.cycle) is PushCycle:
             self.cycle.abandon()
         super()._abandon_request()
 

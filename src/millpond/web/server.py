@@ -33,9 +33,9 @@ from millpond.settle import Settlement
 from millpond.stores.lock import StoreLock
 from millpond.web.app import App, build_app
 from millpond.web.bodies import Bodies
-from millpond.web.bounded import RETRYABLE
 from millpond.web.connections import Connections, connections_allowed, watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
+from millpond.web.refusal import RETRYABLE
 from millpond.web.streams import cut_off_unread, watch_readers
 from millpond.web.welcome import print_welcome, shown_host
 
@@ -241,6 +241,8 @@ def _stop(
     for connection in list(server.server_state.connections):
         if isinstance(connection, DirectProtocol):
             connection.refuse_unfinished()
+            if connection.flow.unread_since is not None:
+                connection.end_at_once()
 
 
 def _calm_collector() -> None:

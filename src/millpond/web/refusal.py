@@ -1,0 +1,23 @@
+"""The answer to a request that is refused before the application sees it: on every path that of a push."""
+
+from __future__ import annotations
+
+import http
+
+import msgspec
+
+from millpond.ingress.push import RETRY_AFTER_S
+
+RETRYABLE = frozenset({429, 503})
+
+
+def refusal_bytes(status: int, *, reason: str, text: str) -> bytes:
+    outcome = "retry" if status in RETRYABLE else "poison"
+    body = msgspec.json.encode(
+        {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
+    )
+    phrase = http.HTTPStatus(status).phrase
+    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    if status == 429:
+        head += f"retry-after: {RETRY_AFTER_S}\r\n"
+    return head.encode() + b"connection: close\r\n\r\n" + body
