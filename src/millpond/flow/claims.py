@@ -67,27 +67,33 @@ class Claims:
         give_up_at = loop.time() + budget_s
         conflicts = failures = 0
         error = Unavailable("others kept changing the run", code=CONTENTION)
-        while True:
-            try:
-                async with asyncio.timeout_at(give_up_at):
-                    decided = await self._try(run_id, decide)
-            except TimeoutError:
-                raise error if conflicts or failures else Unavailable("the store did not answer in time") from None
-            except Unavailable as away:
-                error = away
-                pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
-                failures += 1
-            else:
-                if decided is not None:
-                    if announce and isinstance(decided, Applied):
-                        self._on_change(run_id)
-                    return decided
-                pause_s = doubled_s(_CONFLICT_PAUSE_S, conflicts, _CONFLICT_PAUSE_MAX_S)
-                conflicts += 1
-            pause_s *= self._jitter.uniform(0.5, 1.0)
-            if loop.time() + pause_s >= give_up_at:
-                raise error
-            await asyncio.sleep(pause_s)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(give_up_at):
+                        decided = await self._try(run_id, decide)
+                except TimeoutError:
+                    raise (
+                        error if conflicts or failures else Unavailable("the store did not answer in time")
+                    ) from None
+                except Unavailable as away:
+                    error = away
+                    pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
+                    failures += 1
+                else:
+                    if decided is not None:
+                        if announce and isinstance(decided, Applied):
+                            self._on_change(run_id)
+                        return decided
+                    pause_s = doubled_s(_CONFLICT_PAUSE_S, conflicts, _CONFLICT_PAUSE_MAX_S)
+                    conflicts += 1
+                pause_s *= self._jitter.uniform(0.5, 1.0)
+                if loop.time() + pause_s >= give_up_at:
+                    raise error
+                await asyncio.sleep(pause_s)
+        finally:
+            # Its traceback leads to this frame: with the error in it, only the cyclic collector would free both.
+            del error
 
     async def _try(self, run_id: str, decide: Decide) -> Applied | Refusal | None:
         """Once; None where somebody else changed the run meanwhile."""
