@@ -17,7 +17,7 @@ from typing import Protocol
 
 from millpond.batch import Batches
 from millpond.errors import Overloaded, StoreError
-from millpond.line import SHUTTING_DOWN, Line
+from millpond.line import LINE_PER_PLACE, SHUTTING_DOWN, Line
 from millpond.metrics import Metrics
 from millpond.model import Delivery, Outcome, Ref, Result
 from millpond.poison import refusal
@@ -69,7 +69,7 @@ class Engine:
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
-        self.line = Line(rules.room_bytes_max)
+        self.line = Line(LINE_PER_PLACE * rules.queue_size, rules.room_bytes_max)
         self._busy: set[Ref] = set()
         self._reserved: frozenset[Ref] = frozenset()
         # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.

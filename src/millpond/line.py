@@ -15,13 +15,16 @@ from millpond.model import Outcome, Result
 from millpond.ticket import Arrival
 
 ROOM_WAIT_S = 1.0
+# So many may wait for each place in the room: about as many as an instance stores within the wait.
+LINE_PER_PLACE = 16
 SHUTTING_DOWN = Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
 
 
 class Line:
     """Arrivals in order, each for at most ROOM_WAIT_S. The engine empties it with `pop` whenever there is room."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
         self._bytes_max = bytes_max
         self._bytes = 0
         # Each with the time at which it is refused: all wait equally long, so the first is refused first.
@@ -32,8 +35,8 @@ class Line:
         return len(self._waiting)
 
     def join(self, arrival: Arrival) -> bool:
-        """Whether the arrival waits now; False if the line itself holds as many bytes as it may."""
-        if self._bytes + arrival.weight > self._bytes_max:
+        """Whether the arrival waits now; False if the line itself is full, by number or by bytes."""
+        if len(self._waiting) >= self._count_max or self._bytes + arrival.weight > self._bytes_max:
             return False
         loop = asyncio.get_running_loop()
         self._waiting.append((loop.time() + ROOM_WAIT_S, arrival))

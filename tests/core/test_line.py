@@ -125,10 +125,10 @@ def test_a_batch_takes_those_in_the_line_along() -> None:
     async def scenario() -> None:
         crowd = Crowd()
         await crowd.begin()
-        for number in range(3, 103):
+        for number in range(3, 35):
             crowd.submit(message(number))
         crowd.open()
-        await crowd.answered(103)
+        await crowd.answered(35)
         assert len(crowd.bench.store.commits) <= 3
         assert set(crowd.reasons.values()) == {"applied"}
 
@@ -158,7 +158,7 @@ def test_the_line_is_bounded_by_bytes() -> None:
     async def scenario() -> None:
         crowd = Crowd()
         crowd.bench.engine.rules = msgspec.structs.replace(crowd.bench.engine.rules, room_bytes_max=20_000)
-        crowd.bench.engine.line = line.Line(20_000)
+        crowd.bench.engine.line = line.Line(100, 20_000)
         await crowd.begin()
 
         def big(name: str) -> Delivery:
