@@ -270,10 +270,6 @@ class Engine:
     def _pump(self) -> None:
         self._pump_due = False
         rules = self.rules
-        if self.line and len(self._running) < self._in_flight_max:
-            # The batch that begins now takes as many along as a commit may hold: the queue's size bounds those
-            # that have to wait, not those that are committed together.
-            self._let_in_up_to(rules.batch_count_max, rules.batch_bytes_max)
         if self._arrived:
             self._admit()
         self._start_batches()
