@@ -1,8 +1,8 @@
 """Whether the wall clock can be trusted with deleting: it must have kept step with the monotonic clock for a while.
 
 What has expired is deleted by the wall clock, and a clock that jumps ahead makes everything look expired. The
-monotonic clock cannot be set, so where the two part ways, the wall clock was set. Which of its two times was right,
-nobody here can say: it is trusted again when both have agreed for long enough.
+monotonic clock cannot be set, so if the two part ways, the wall clock was set. Which of its two times was right is
+unknown here: it is trusted again when both have agreed for long enough.
 """
 
 from __future__ import annotations

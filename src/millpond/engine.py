@@ -88,17 +88,15 @@ class Engine:
     def accepting(self) -> bool:
         return not self._closing
 
-    async def handle(
-        self, delivery: Delivery, *, replay: bool = False, bury: bool = True, wait: bool = False
-    ) -> Result:
-        """What became of the delivery, durably. Raises Overloaded, at once, if it need not wait for room."""
+    async def handle(self, delivery: Delivery, *, replay: bool = False, bury: bool = True) -> Result:
+        """What became of the delivery, durably. Raises Overloaded, at once, when there is no room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def done(result: Result) -> None:
             if not future.done():
                 future.set_result(result)
 
-        self.submit(delivery, done, replay=replay, bury=bury, wait=wait)
+        self.submit(delivery, done, replay=replay, bury=bury)
         return await future
 
     def submit(
@@ -202,11 +200,8 @@ class Engine:
         task.add_done_callback(dug)
 
     def _is_full(self) -> bool:
-        return self._holds(self.rules.queue_size, self.rules.room_bytes_max)
-
-    def _holds(self, count: int, size: int) -> bool:
         waiting = len(self._arrived) + len(self._room) + len(self._digging)
-        return waiting >= count or self._room_bytes >= size
+        return waiting >= self.rules.queue_size or self._room_bytes >= self.rules.room_bytes_max
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -269,15 +264,10 @@ class Engine:
 
     def _pump(self) -> None:
         self._pump_due = False
-        rules = self.rules
         if self._arrived:
             self._admit()
         self._start_batches()
-        if self.line:
-            self._let_in_up_to(rules.queue_size, rules.room_bytes_max)
-
-    def _let_in_up_to(self, count: int, size: int) -> None:
-        while self.line and not self._holds(count, size):
+        while self.line and not self._is_full():
             self._let_in(self.line.pop())
 
     def _start_batches(self) -> None:

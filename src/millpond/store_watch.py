@@ -47,7 +47,7 @@ class StoreWatch:
         return self._health.not_ready
 
     async def _probe(self) -> None:
-        """One at a time, whoever asks: on a store that hangs they would pile up."""
+        """One at a time for all callers: on a store that hangs they would pile up."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.get_running_loop().create_task(self._try_calls())
         done, _ = await asyncio.wait((self._probing,), timeout=PATIENCE_S)

@@ -1,6 +1,6 @@
 """A store whose calls are put down in its health. Nothing else about them changes.
 
-Whoever serves messages gets the store through this; what people look up does not count.
+The engine, the letters and flow runs get the store through this; what people look up does not count.
 """
 
 from __future__ import annotations

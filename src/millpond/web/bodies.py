@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 class Claim:
-    """What one request's body takes of the budget. Whoever makes it releases it, once or more often."""
+    """What one request's body takes of the budget. The connection releases it, once or more often."""
 
     __slots__ = ("_bodies", "_granted_at", "_reader", "_waiting_since", "large", "small")
 

@@ -115,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received, self._chunk = self._chunk, 0
         self._announced = self._body_bytes = self._chunks = 0
         self._in_headers, self._has_host, self._is_chunked, self._is_begun = True, False, False, False
-        # That of the request before belongs to whoever answers it.
+        # That of the request before belongs to its cycle.
         self.claim = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
