@@ -200,8 +200,11 @@ class Engine:
         task.add_done_callback(dug)
 
     def _is_full(self) -> bool:
+        return self._holds(self.rules.queue_size, self.rules.room_bytes_max)
+
+    def _holds(self, count: int, size: int) -> bool:
         waiting = len(self._arrived) + len(self._room) + len(self._digging)
-        return waiting >= self.rules.queue_size or self._room_bytes >= self.rules.room_bytes_max
+        return waiting >= count or self._room_bytes >= size
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -264,10 +267,18 @@ class Engine:
 
     def _pump(self) -> None:
         self._pump_due = False
+        rules = self.rules
+        if len(self._running) < self._in_flight_max:
+            # The batch that begins now takes as many along as a commit may hold: the queue's size bounds those
+            # that have to wait, not those that are committed together.
+            self._let_in_up_to(rules.batch_count_max, rules.batch_bytes_max)
         if self._arrived:
             self._admit()
         self._start_batches()
-        while self.line and not self._is_full():
+        self._let_in_up_to(rules.queue_size, rules.room_bytes_max)
+
+    def _let_in_up_to(self, count: int, size: int) -> None:
+        while self.line and not self._holds(count, size):
             self._let_in(self.line.pop())
 
     def _start_batches(self) -> None:

@@ -119,6 +119,22 @@ def test_nobody_overtakes_the_line() -> None:
     asyncio.run(scenario())
 
 
+def test_a_batch_takes_those_in_the_line_along() -> None:
+    """The queue's size bounds who waits, not who is committed together: a slow store is not slowed down further."""
+
+    async def scenario() -> None:
+        crowd = Crowd()
+        await crowd.begin()
+        for number in range(3, 35):
+            crowd.submit(message(number))
+        crowd.open()
+        await crowd.answered(35)
+        assert len(crowd.bench.store.commits) <= 3
+        assert set(crowd.reasons.values()) == {"applied"}
+
+    asyncio.run(scenario())
+
+
 def test_whoever_is_in_the_line_at_the_end_is_told_to_come_again() -> None:
     """They were not accepted: 503, at once, and everything accepted is finished."""
 

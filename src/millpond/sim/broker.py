@@ -64,6 +64,7 @@ class Attempt:
         self._loop = broker.loop
         self._asked_at = broker.loop.time()
         self._answered = False
+        self.expired = False
         self._answer_s = broker.swarm.retry_total_s + _ANSWER_S
         self._lease = self._loop.call_later(broker.swarm.lease_s, self._expire, context=WORLD)
         self._overdue = self._loop.call_later(self._answer_s, self._miss, context=WORLD)
@@ -78,6 +79,7 @@ class Attempt:
         self._broker.answered(self, status, body)
 
     def _expire(self) -> None:
+        self.expired = True
         self._broker.lease_expired(self.parcel)
 
     def _miss(self) -> None:
@@ -198,7 +200,7 @@ class Broker:
         self._tell(f"{parcel.message.id} ← {status} {body.decode()}")
         if status != 200:
             self._seen[f"answered {status}"] += 1
-            self.again(parcel)
+            self._refused(attempt)
             return
         try:
             self._checks.acknowledged(parcel.message)
@@ -206,10 +208,15 @@ class Broker:
             # Not raised into the product, which would take it for a bug of its own and answer something else.
             self.object(broken)
         if self._happens(parcel, "acknowledgement lost", self.swarm.ack_lost):
-            self.again(parcel)
+            self._refused(attempt)
         else:
             self._open -= not parcel.settled
             parcel.acknowledged = True
+
+    def _refused(self, attempt: Attempt) -> None:
+        """Once its lease has expired the next copy is under way already: copies must not multiply."""
+        if not attempt.expired:
+            self.again(attempt.parcel)
 
     def lease_expired(self, parcel: Parcel) -> None:
         self._seen["lease expired"] += 1
