@@ -28,7 +28,7 @@ from millpond.watch.onlookers import Wanted
 from millpond.watch.watch import Watch
 from millpond.web.live_api import LiveApi
 from millpond.web.routing import RequestFault
-from millpond.web.streams import STREAMS_MAX, EventStream, Streams, cut_off_unread
+from millpond.web.streams import STREAMS_MAX, Streams
 
 TICK_S = 0.01
 
@@ -313,55 +313,6 @@ def test_the_end() -> None:
 # --- streams -----------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_stopped_reading_is_cut_off() -> None:
-    """After a while, not before; whoever reads, and connections without a stream, are left alone."""
-    aborted: list[str] = []
-
-    def connection(name: str, scope: dict[str, Any] | None) -> Any:
-        return SimpleNamespace(scope=scope, transport=SimpleNamespace(abort=lambda: aborted.append(name)))
-
-    async def frames() -> AsyncGenerator[bytes, None]:
-        yield b"x"
-        await asyncio.sleep(3600)
-
-    async def scenario() -> None:
-        stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        closed: list[str] = []
-
-        async def send_for_ever(message: Any) -> None:
-            if message["type"] == "http.response.body":
-                await stuck
-
-        async def send(_: Any) -> None:
-            pass
-
-        async def receive() -> Any:
-            await asyncio.sleep(3600)
-
-        scopes: list[dict[str, Any]] = [{"method": "GET"}, {"method": "GET"}, {"method": "GET"}]
-        tasks = [
-            asyncio.create_task(
-                EventStream(frames(), lambda name=name: closed.append(name))(scope, receive, sender)  # type: ignore[misc]
-            )
-            for name, scope, sender in (("stuck", scopes[0], send_for_ever), ("reads", scopes[1], send))
-        ]
-        await asyncio.sleep(0.05)
-        connections = [
-            connection(name, scope) for name, scope in zip(("stuck", "reads", "other"), scopes, strict=True)
-        ]
-        connections.append(connection("new", None))
-        cut_off_unread(connections, 30.0)
-        assert aborted == []
-        cut_off_unread(connections, 0.04)
-        assert aborted == ["stuck"]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert sorted(closed) == ["reads", "stuck"]
-
-    asyncio.run(scenario())
-
-
 def test_streams_are_counted() -> None:
     """The last place is given away, and the next asks in vain."""
     streams = Streams()
@@ -371,6 +322,35 @@ def test_streams_are_counted() -> None:
     with pytest.raises(RequestFault, match="64 streams are open") as refused:
         streams.check_room()
     assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
+
+
+@pytest.mark.parametrize("ends_by", ["cancellation", "an error"])
+def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
+    streams = Streams()
+    told: list[str] = []
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"x"
+        if ends_by == "an error":
+            raise Unavailable("the store is away")
+        await asyncio.sleep(3600)
+
+    async def send(_: Any) -> None:
+        pass
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    async def scenario() -> None:
+        stream = streams.start(frames(), lambda: told.append("closed"))
+        answering = asyncio.create_task(stream({"method": "GET"}, receive, send))
+        await asyncio.sleep(0.02)
+        answering.cancel()
+        (end,) = await asyncio.gather(answering, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError | Unavailable)
+        assert (streams.open, told) == (0, ["closed"])
+
+    asyncio.run(scenario())
 
 
 def test_a_stream_that_is_refused_leaves_nothing_open() -> None:

@@ -253,8 +253,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.flow.unread_since is not None:
             unread_s = now - self.flow.unread_since
             return (1, unread_s) if unread_s > SLOW_S else None
-        answering = not self._is_begun and self.cycle is not None and not self.cycle.response_complete
-        if self._begun_at is not None and not answering:
+        if self._begun_at is not None and not self._earlier_is_pending():
             arriving_s = now - self._begun_at
             return (1, arriving_s) if arriving_s > SLOW_S else None
         if self._idle_since is not None:

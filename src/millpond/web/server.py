@@ -36,7 +36,6 @@ from millpond.web.bodies import Bodies
 from millpond.web.connections import Connections, connections_allowed, watch_connections
 from millpond.web.direct import PUSH_PATH, DirectProtocol
 from millpond.web.refusal import RETRYABLE
-from millpond.web.streams import cut_off_unread, watch_readers
 from millpond.web.welcome import print_welcome, shown_host
 
 KEEP_ALIVE_S = 75
@@ -184,7 +183,6 @@ async def _serve(
         loop.add_signal_handler(number, stop)
     last = [
         loop.create_task(watch_connections(lambda: list(open_ones))),
-        loop.create_task(watch_readers(lambda: list(open_ones))),
         loop.create_task(service.sweep_for_ever()),
     ]
     _calm_collector()
@@ -236,7 +234,6 @@ def _stop(
     # The event loop forgets a task that nobody holds.
     first.append(asyncio.get_running_loop().create_task(service.drain()))
     service.watch.stop()
-    cut_off_unread(server.server_state.connections, 0.0)
     server.should_exit = True
     for connection in list(server.server_state.connections):
         if isinstance(connection, DirectProtocol):

@@ -1,15 +1,13 @@
 """Answers that do not end by themselves: server-sent events, for as long as the client reads and the server runs.
 
 Bounded: so many at once, and each sends only as fast as its client reads. A client that is gone is noticed at once;
-one that stopped reading is cut off, because no answer could reach it that says so.
+the connection of one that stopped reading is closed, like every other (bounded.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
 
 from starlette.responses import Response
 
@@ -19,11 +17,6 @@ from millpond.web.routing import RequestFault
 STREAMS_MAX = 64
 RETRY_AFTER_S = 10
 MEDIA_TYPE = "text/event-stream"
-# How long a client may leave everything unread.
-UNREAD_S_MAX = 30.0
-_LOOK_EVERY_S = 1.0
-# Where a connection's scope names the stream it serves.
-_SCOPE_KEY = "millpond.stream"
 
 
 class Streams:
@@ -53,14 +46,12 @@ class EventStream(Response):
     def __init__(self, frames: AsyncGenerator[bytes, None], closed: Callable[[], None]) -> None:
         self._frames = frames
         self._closed = closed
-        self._sending_since: float | None = None
         self.status_code = 200
         self.background = None
         # nginx, and what is built on it, would otherwise hold frames back to fill its buffer.
         self.init_headers({"content-type": MEDIA_TYPE, "x-accel-buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_SCOPE_KEY] = self
         sending = asyncio.create_task(self._send_all(send, has_body=scope["method"] != "HEAD"))
         leaving = asyncio.create_task(_until_gone(receive))
         try:
@@ -77,36 +68,12 @@ class EventStream(Response):
     async def _send_all(self, send: Send, *, has_body: bool) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if has_body:
-            loop = asyncio.get_running_loop()
             async for content in self._frames:
-                self._sending_since = loop.time()
                 # Comes back when the connection has room again.
                 await send({"type": "http.response.body", "body": content, "more_body": True})
-                self._sending_since = None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def is_unread(self, now: float, seconds: float) -> bool:
-        """Whether the client has left what was sent unread for so long."""
-        return self._sending_since is not None and now - self._sending_since >= seconds
 
 
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def cut_off_unread(connections: Iterable[Any], seconds: float) -> None:
-    """End the streams whose clients have not read for so long. They get no end: it could not be sent either."""
-    now = asyncio.get_running_loop().time()
-    for connection in connections:
-        stream = (getattr(connection, "scope", None) or {}).get(_SCOPE_KEY)
-        if isinstance(stream, EventStream) and stream.is_unread(now, seconds):
-            with contextlib.suppress(OSError, RuntimeError):
-                connection.transport.abort()
-
-
-async def watch_readers(connections: Callable[[], list[Any]]) -> None:
-    """Once a second, look for clients that stopped reading."""
-    while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
-        cut_off_unread(connections(), UNREAD_S_MAX)
