@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import time
@@ -114,17 +115,23 @@ def received(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("first", [numbered(100), LIVE], ids=["push", "asgi"])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
-    "second", [b"\0\0garbage\r\n\r\n", request_bytes(f"content-length: {15 * MIB}")], ids=["garbage", "too large"]
+    ("bad", "status"),
+    [(b"\0\0garbage\r\n\r\n", b"400"), (request_bytes(f"content-length: {15 * MIB}"), b"413")],
+    ids=["garbage", "too large"],
 )
-def test_a_refusal_is_not_the_answer_of_the_request_before(server: Server, first: bytes, second: bytes) -> None:
-    """A good request, and a bad one right behind it: the good one has its answer, and then the connection ends."""
+def test_a_refusal_comes_after_the_answers_of_the_requests_before(
+    server: Server, first: bytes, count: int, bad: bytes, status: bytes
+) -> None:
+    """Good requests, and a bad one right behind them: each has its answer, in order; then the connection ends."""
+    server.put_up_fence()
     with server.connect() as connection:
-        connection.sendall(first + second)
+        connection.sendall(first * count + bad)
         answers = received(connection)
-    assert answers.count(b"HTTP/1.1 ") == 1
-    assert answers.startswith(b"HTTP/1.1 200 OK")
-    server.fence()
+    assert re.findall(rb"HTTP/1.1 (\d+)", answers) == [b"200"] * count + [status]
+    refusals = [line for line in map(json.loads, server.fence()) if line.get("http_status") == int(status)]
+    assert len(refusals) == 1
 
 
 def test_requests_without_end(server: Server) -> None:

@@ -173,3 +173,10 @@ class Bodies:
     def _fits(self, claim: Claim) -> bool:
         # One is always let in: the budget may be less than the largest body.
         return self._large == 0 or self._large + claim.large <= self._large_max
+
+
+def release_claim(cycle: object, _: object = None) -> None:
+    """Give back what the body of a request took of the budget, if it had one and still has it."""
+    claim: Claim | None = getattr(cycle, "claim", None)
+    if claim is not None:
+        claim.release()

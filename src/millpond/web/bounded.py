@@ -24,7 +24,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from millpond.errors import Overloaded
-from millpond.web.bodies import SMALL_BYTES_MAX, Bodies, Claim
+from millpond.web.bodies import SMALL_BYTES_MAX, Bodies, Claim, release_claim
 from millpond.web.held_flow import HeldFlow
 from millpond.web.refusal import refusal_bytes
 
@@ -66,6 +66,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # What the body now being received takes of the budget; None if it has none.
         self.claim: Claim | None = None
         self.refused = False
+        # The refusal of a request behind others that have no answer yet.
+        self._last_answer = b""
         # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
         self._idle_since: float | None = None
@@ -80,7 +82,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.claim.release()
         super().connection_lost(exc)
         for cycle, _ in self.pipeline:
-            _release_claim(cycle)
+            release_claim(cycle)
         # Each refers to this connection. Without this, only the cyclic garbage collector would free them, and late.
         self.pipeline.clear()
         self.cycle = None
@@ -167,7 +169,7 @@ class BoundedProtocol(HttpToolsProtocol):
         task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
-        task.add_done_callback(partial(_release_claim, cycle))
+        task.add_done_callback(partial(release_claim, cycle))
 
     def on_body(self, body: bytes) -> None:
         if self.refused:
@@ -218,7 +220,8 @@ class BoundedProtocol(HttpToolsProtocol):
             super().on_response_complete()
             return
         if self.refused:
-            self.transport.close()
+            is_owed = self._last_answer and not self.transport.is_closing()
+            (self.linger if is_owed else self.transport.close)()
             return
         # Without a timer for each request: `close_if_overdue` looks at all connections once a second.
         self.server_state.total_requests += 1
@@ -283,20 +286,22 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.refused = True
         self.on_refusal(status, reason, text)
-        if self._earlier_is_pending():
-            # Answers come in the order of requests: those before this one are the last.
-            self._abandon_request()
-            self.flow.let_go_of_all()
-            return
+        waits = self._earlier_is_pending()
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        if not started and not self._is_answered():
-            self.transport.write(refusal_bytes(status, reason=reason, text=text))
+        if waits or (not started and not self._is_answered()):
+            self._last_answer = refusal_bytes(status, reason=reason, text=text)
         self._abandon_request()
-        self.linger()
+        if waits:
+            # Answers come in the order of requests: when those before this one have theirs, this is the last.
+            self.flow.let_go_of_all()
+        else:
+            self.linger()
 
     def linger(self) -> None:
         """Close soon, dropping what still arrives until then, so that the client sees the answer."""
         self.refused = True
+        self.transport.write(self._last_answer)
+        self._last_answer = b""
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.let_go_of_all()
@@ -327,8 +332,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
 
     def _refuse_crowded(self) -> None:
-        text = f"other request bodies fill HTTP_BODIES_MIB: {self.bodies.held} bytes"
-        self.refuse(429, Overloaded.reason, text)
+        self.refuse(429, Overloaded.reason, f"other request bodies fill HTTP_BODIES_MIB: {self.bodies.held} bytes")
 
     def _refuse_headers(self) -> None:
         self.refuse(431, "headers_too_large", f"the headers are over {HEADER_BYTES_MAX} bytes")
@@ -341,9 +345,3 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _header_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-
-def _release_claim(cycle: Any, _: object = None) -> None:
-    claim: Claim | None = getattr(cycle, "claim", None)
-    if claim is not None:
-        claim.release()
