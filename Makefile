@@ -40,7 +40,7 @@ $(FUNCTIONS)/.installed: requirements.functions.lock | $(VENV)/.installed
 	@touch $@
 
 test: check $(FUNCTIONS)/.installed ## every fast test, after ruff and mypy
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 4
 
 proof: install ## 2,000 simulated worlds, every planted bug, 100 killed servers, 20,000 mutated requests, memory under attack
 	$(BIN)/python -m proof

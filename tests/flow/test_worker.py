@@ -315,7 +315,7 @@ def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(
     """It was made, and nobody knew: the redelivered event goes on with it instead of losing to itself."""
 
     async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
         document = flow_run(a=step())
         await bench.put("r", document)
         store.after = [AWAY]
@@ -334,7 +334,7 @@ def test_several_claims_whose_answers_were_late(store: WatchedStore, run: Run[An
     """Two deliveries, both undecided, one by a denial: whichever claim was made is gone on with, and once."""
 
     async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
         document = flow_run(a=step())
         await bench.put("r", document)
         store.after = [AWAY]
@@ -371,7 +371,7 @@ def test_a_claim_of_ours_whose_type_was_changed_is_given_back(store: WatchedStor
     """Its answer was late, and meanwhile a person made the step another worker's."""
 
     async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
         document = flow_run(a=step())
         await bench.put("r", document)
         store.after = [AWAY]
@@ -410,7 +410,7 @@ def test_a_claim_that_cannot_be_made(store: WatchedStore, run: Run[Any], name: s
     error, outcome, reason, status, severity = REFUSALS[name]
 
     async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.2")
+        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
         await bench.put("r", flow_run(a=step()))
         store.before = [error] * 1_000
         result = await bench.send_current("r")
