@@ -409,6 +409,21 @@ def test_a_stream_is_not_idle(start: Start) -> None:
                 assert stream.recv(1_000)
 
 
+def test_a_stream_that_makes_way_just_ends(start: Start) -> None:
+    """Its request announced a body that never comes, so it is slow; a refusal would land in the middle of it."""
+    server = start(HTTP_CONNECTIONS_MAX="1")
+    server.http.close()
+    with server.connect(5) as stream:
+        stream.sendall(b"GET /api/tail HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n")
+        assert stream.recv(1_000).startswith(b"HTTP/1.1 200")
+        time.sleep(1.2)
+        with server.connect() as new:
+            new.sendall(request(message("new")))
+            assert read_answer(new).status == 200
+        while part := stream.recv(1_000):
+            assert b"HTTP/1.1" not in part
+
+
 def test_a_connection_too_many_is_refused(start: Start) -> None:
     """Where all others are at work there is no place: 503, and the work goes on."""
     server = start(HTTP_CONNECTIONS_MAX="2")

@@ -66,7 +66,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # What the body now being received takes of the budget; None if it has none.
         self.claim: Claim | None = None
         self.refused = False
-        # The refusal of a request behind others that have no answer yet.
+        # A refusal that is not written yet: answers to requests before it come first.
         self._last_answer = b""
         # When the request now being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
@@ -193,7 +193,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._chunks and self._header_bytes() > HEADER_BYTES_MAX:
             self._refuse_headers()
         self._begun_at = None
-        if self._is_answered():
+        if self._answer_began() and self.cycle.response_complete:
             self._idle_since = self.loop.time()
         if not self.refused:
             self.end_body()
@@ -265,8 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def make_way(self, text: str) -> None:
         """Close at once: another connection needs the place."""
-        silent = self.refused or self._is_answered() or self._earlier_is_pending()
-        if self._begun_at is not None and not silent:
+        if self._begun_at is not None and not (self.refused or self._answer_began() or self._earlier_is_pending()):
             self.transport.write(refusal_bytes(503, reason="too_many_connections", text=text))
         self.refused = True
         self._abandon_request()
@@ -287,8 +286,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.refused = True
         self.on_refusal(status, reason, text)
         waits = self._earlier_is_pending()
-        started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        if waits or (not started and not self._is_answered()):
+        if not self._answer_began():
             self._last_answer = refusal_bytes(status, reason=reason, text=text)
         self._abandon_request()
         if waits:
@@ -307,9 +305,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.flow.let_go_of_all()
         self.loop.call_later(LINGER_S, self.transport.close)
 
-    def _is_answered(self) -> bool:
-        """Whether the request now being received has its answer already, and only its body is still coming."""
-        return self._is_begun and self.cycle is not None and self.cycle.response_complete
+    def _answer_began(self) -> bool:
+        """Whether the request now being received is being answered, or was, although its body is not complete."""
+        has_its_turn = self._is_begun and not self.pipeline and self.cycle is not None
+        return has_its_turn and bool(self.cycle.response_started)
 
     def _earlier_is_pending(self) -> bool:
         """Whether a request before the one now being received has no answer yet."""
