@@ -24,7 +24,7 @@ from benchmarks.cloud_results import DOCUMENTS, FULL, HOT_DOCUMENTS, QUICK, Clou
 from benchmarks.cloud_setting import Cloud
 from benchmarks.processes import ROOT, BenchError, Cores
 from benchmarks.setting import say
-from common.emulators import emulator
+from tests.common.emulators import emulator
 
 _PACKAGES = (
     "google-cloud-firestore",

@@ -23,13 +23,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millpond import settings as millpond_settings
+from millpond.core.model import Committed, Conflict, LogEntry, Write
+from millpond.core.ports import StoreWithCatalog
+from millpond.http import server
+from millpond.http.app import App
 from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
-from millpond.model import Committed, Conflict, LogEntry, Write
-from millpond.ports import StoreWithCatalog
-from millpond.service import Service, open_store
+from millpond.service.service import Service, open_store
 from millpond.settings import Settings
-from millpond.web import server
-from millpond.web.app import App
 
 COUNTS_VARIABLE = "BENCH_COUNTS"
 SLOW_COMMIT_S = 0.05

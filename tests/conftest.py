@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.emulators import HOW_TO_GET, MISSING, emulator, warm_up_firestore
-from common.scheduling import Scheduling, scheduler
+from tests.common.emulators import HOW_TO_GET, MISSING, emulator, warm_up_firestore
+from tests.common.scheduling import Scheduling, scheduler
 
 _numbers = itertools.count(1)
 

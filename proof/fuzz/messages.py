@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
-from common import eventarc
-from common.eventarc import FORMS, UPDATED, Sent, attributes, full_name
+from tests.common import eventarc
+from tests.common.eventarc import FORMS, UPDATED, Sent, attributes, full_name
 
 SUBSCRIPTIONS = ("projects/fuzz/subscriptions/one", "projects/fuzz/subscriptions/two", "short", None)
 # Runs of each kind that the target holds before the first request, all of them at rest.

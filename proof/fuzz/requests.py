@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from common.eventarc import UPDATED, Sent
 from proof.fuzz import mutate_bytes, mutate_json
 from proof.fuzz.messages import Message, good_event, good_message
 from proof.fuzz.mutate_bytes import Headers
+from tests.common.eventarc import UPDATED, Sent
 
 PUSH = "/pubsub/push"
 EVENTS = "/events"

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 
-from acceptance.support import Server
-from common.flow_runs import write_steps
 from proof.fuzz.messages import prepared_runs
+from tests.acceptance.support import Server
+from tests.common.flow_runs import write_steps
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 REST_S = 20.0

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from acceptance.support import Server
+from tests.acceptance.support import Server
 
 MIB = 1024 * 1024
 BODY_BYTES = 14 * MIB

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from acceptance.support import Server, push_body
-from common.issuer import ACCOUNT, AUDIENCE, Issuer, good
 from millpond.cli.output import Column, print_json, print_line, print_table
 from proof.memory import attacks
 from proof.memory.attacks import Unexpected
+from tests.acceptance.support import Server, push_body
+from tests.common.issuer import ACCOUNT, AUDIENCE, Issuer, good
 
 PEAK_MIB = 350.0
 GROWTH_MIB = 60.0

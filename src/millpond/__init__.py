@@ -4,10 +4,10 @@ What a module of views or steps imports. Everything else is found through `docs/
 """
 
 from millpond._version import __version__
-from millpond.errors import InvalidEvent, StepFailed
+from millpond.core.errors import InvalidEvent, StepFailed
+from millpond.core.model import Event
+from millpond.core.view import DELETE, Latest, Merge, Tally, View
 from millpond.flow.step import StepContext, step
-from millpond.model import Event
-from millpond.view import DELETE, Latest, Merge, Tally, View
 
 __all__ = [
     "DELETE",

@@ -24,16 +24,16 @@ import flask
 import functions_framework
 
 from millpond import settings as settings_module
-from millpond.errors import MalformedEnvelope
+from millpond.core.errors import MalformedEnvelope
 from millpond.flow.event import Filtered, FlowEvent
 from millpond.flow.results import OK, FlowResult
 from millpond.flow.service import GRACE_S, Flow
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.service import open_store
+from millpond.service.service import open_store
 from millpond.settings import Settings
-from millpond.stores.lock import StoreLock
+from millpond.stores.sqlite.lock import StoreLock
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 
 # A wrong setting ends the start with one line, not every event with another.
 _SETTINGS = settings_module.load()

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from common.eventarc import Sent, as_json, as_protobuf, attributes, binary, full_name, structured
-from common.flow_runs import ready
+from tests.common.eventarc import Sent, as_json, as_protobuf, attributes, binary, full_name, structured
+from tests.common.flow_runs import ready
 
 # Stands in every run that is sent; a log that holds it has quoted a payload.
 MARKER = "s3cr3t-p4yl0ad"

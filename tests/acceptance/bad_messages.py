@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from acceptance.bad_requests import (
+from tests.acceptance.bad_requests import (
     ABSENT,
     MARKER,
     METADATA,
@@ -16,7 +16,7 @@ from acceptance.bad_requests import (
     Send,
     tick,
 )
-from acceptance.support import PUBLISHED, encoded, push_body
+from tests.acceptance.support import PUBLISHED, encoded, push_body
 
 
 class Poison(NamedTuple):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from acceptance.support import PUBLISHED, VIEW_COLLECTIONS, Answer, Server, push_body
+from tests.acceptance.support import PUBLISHED, VIEW_COLLECTIONS, Answer, Server, push_body
 
 # Stands in every payload where it can; a log that holds it has quoted a payload.
 MARKER = "s3cr3t-p4yl0ad"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acceptance.support import Server, Start, starting
+from tests.acceptance.support import Server, Start, starting
 
 
 @pytest.fixture(scope="module")

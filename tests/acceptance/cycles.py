@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from millpond import settings
-from millpond.service import Service
-from millpond.web import server
+from millpond.http import server
+from millpond.service.service import Service
 
 _OURS = ("millpond", "uvicorn", "starlette", "asyncio", "_asyncio", "uvloop", "httptools")
 

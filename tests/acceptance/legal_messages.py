@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from acceptance.bad_requests import (
+from tests.acceptance.bad_requests import (
     ABSENT,
     METADATA,
     good_body,
     good_bytes,
     tick,
 )
-from acceptance.support import PUBLISHED, push_body
+from tests.acceptance.support import PUBLISHED, push_body
 
 
 class Legal(NamedTuple):

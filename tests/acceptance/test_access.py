@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.support import JSON, Answer, Server, Start, clean_environment, push_body, read_answer
-from common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
 from millpond import settings
-from millpond.service import Service
+from millpond.http.app import build_table
+from millpond.http.routing import Access, Route
+from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from millpond.web.app import build_table
-from millpond.web.routing import Access, Route
+from tests.acceptance.support import JSON, Answer, Server, Start, clean_environment, push_body, read_answer
+from tests.common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 EVERYWHERE = {"HOST": "0.0.0.0", "PUSH_UNAUTHENTICATED": "allow"}  # noqa: S104 - that is the point

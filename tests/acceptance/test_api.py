@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from acceptance.support import JSON, PUBLISHED, Answer, Server, Start, answer_of, push_body
+from tests.acceptance.support import JSON, PUBLISHED, Answer, Server, Start, answer_of, push_body
 
 T0, T1 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z"
 RFC3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.bad_requests import MIB
-from acceptance.support import Server, Start, ended, push_body, read_answer
-from common.issuer import ACCOUNT, AUDIENCE, Issuer, good
 from proof.memory.run import Memory
+from tests.acceptance.bad_requests import MIB
+from tests.acceptance.support import Server, Start, ended, push_body, read_answer
+from tests.common.issuer import ACCOUNT, AUDIENCE, Issuer, good
 
 HEAD = "POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from acceptance.bad_messages import MESSAGES, POISON
-from acceptance.bad_requests import (
+from tests.acceptance.bad_messages import MESSAGES, POISON
+from tests.acceptance.bad_requests import (
     MARKER,
     REQUESTS,
     WATCHED,
@@ -26,8 +26,8 @@ from acceptance.bad_requests import (
     request_bytes,
     tick,
 )
-from acceptance.legal_messages import LEGAL, Legal
-from acceptance.support import (
+from tests.acceptance.legal_messages import LEGAL, Legal
+from tests.acceptance.support import (
     Answer,
     Server,
     Start,

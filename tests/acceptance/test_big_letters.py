@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from acceptance.support import JSON, Server, Start, push_body
+from tests.acceptance.support import JSON, Server, Start, push_body
 
 LETTERS = 8
 BYTES = 9_900_000

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from acceptance.event_streams import Reading, reading
-from acceptance.support import Server, Start
+from tests.acceptance.event_streams import Reading, reading
+from tests.acceptance.support import Server, Start
 
 STALE = 40
 LATEST, HISTORY = "market_ticks_latest", "market_ticks"

@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from acceptance.bad_requests import (
+from tests.acceptance.bad_requests import (
     MIB,
     WATCHED,
     good_bytes,
     request_bytes,
 )
-from acceptance.support import (
+from tests.acceptance.support import (
     Server,
     ended,
     read_answer,

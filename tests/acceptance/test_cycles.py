@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.support import clean_environment
+from tests.acceptance.support import clean_environment
 
 BIG = b'{"what is this": "%s"}' % (b"x" * 60_000)
-TESTS = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def push(payload: bytes, message_id: str, **more: int) -> bytes:
@@ -74,10 +74,10 @@ def garbage(folder: Path, conversations: list[list[str]], **settings: str) -> di
     file = folder / "conversations.json"
     file.write_text(json.dumps(conversations))
     # A view of the test's own lies in the folder.
-    paths = os.pathsep.join([str(TESTS), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(ROOT), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {"PYTHONPATH": paths, "PORT": "0", "STORE": f"sqlite:{folder / 'millpond.db'}", **settings}
     done = subprocess.run(
-        [sys.executable, "-m", "acceptance.cycles", str(file)],
+        [sys.executable, "-m", "tests.acceptance.cycles", str(file)],
         cwd=folder,
         env=clean_environment(environment),
         capture_output=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.answers import (
+from tests.acceptance.answers import (
     BARS,
     ENVELOPE,
     SIGNALS,
@@ -22,7 +22,7 @@ from acceptance.answers import (
     read,
     without_bookkeeping,
 )
-from acceptance.support import PUBLISHED, Server, encoded, push_body
+from tests.acceptance.support import PUBLISHED, Server, encoded, push_body
 
 # --- documents ---------------------------------------------------------------------------------------------------
 

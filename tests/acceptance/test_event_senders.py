@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from acceptance.flow_events import event, post
-from acceptance.support import Server, Start
-from common.eventarc import Sent
-from common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
+from tests.acceptance.flow_events import event, post
+from tests.acceptance.support import Server, Start
+from tests.common.eventarc import Sent
+from tests.common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is the point
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from acceptance.support import Start, clean_environment
+from tests.acceptance.support import Start, clean_environment
 
 # Plain and in a thread; in asyncio's own threads, or a pool left behind, which the interpreter waits for; deaf to
 # being cancelled.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from acceptance.support import JSON, Answer, Server, Start, answer_of
-from common.flow_runs import INVALID_RUNS, Invalid, ready, statuses, work_done, write_steps
+from tests.acceptance.support import JSON, Answer, Server, Start, answer_of
+from tests.common.flow_runs import INVALID_RUNS, Invalid, ready, statuses, work_done, write_steps
 
 DONE_S = 10.0
 

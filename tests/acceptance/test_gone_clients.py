@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from acceptance.bad_requests import MIB, chunk, request_bytes
-from acceptance.support import Server
+from tests.acceptance.bad_requests import MIB, chunk, request_bytes
+from tests.acceptance.support import Server
 
 PATHS = ("/pubsub/push", "/events", "/api/replay", "/api/flow-runs")
 

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from acceptance.event_streams import reading
-from acceptance.support import JSON, Server, Start, answer_of, clean_environment
+from tests.acceptance.event_streams import reading
+from tests.acceptance.support import JSON, Server, Start, answer_of, clean_environment
 
 T0 = "2026-01-08T12:00:00Z"
 MANY = 10_000

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from acceptance.support import Server, Start, clean_environment, push_body, read_answer
-from millpond import settings, settings_table
-from millpond.errors import SettingsError
+from millpond import settings
+from millpond.core.errors import SettingsError
+from millpond.settings import table as settings_table
+from tests.acceptance.support import Server, Start, clean_environment, push_body, read_answer
 
 T0 = "2026-01-08T12:00:00Z"
 EXIT_S = 8.0

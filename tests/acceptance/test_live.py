@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from acceptance.event_streams import Reading, reading, unread
-from acceptance.support import JSON, Server, Start, push_body, read_answer
+from tests.acceptance.event_streams import Reading, reading, unread
+from tests.acceptance.support import JSON, Server, Start, push_body, read_answer
 
 T0 = "2026-01-08T12:00:00Z"
 STREAMS_MAX = 64

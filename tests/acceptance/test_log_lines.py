@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any
 
-from acceptance.answers import (
+from tests.acceptance.answers import (
     T0,
     T1,
 )
-from acceptance.support import PUBLISHED, Server, Start
+from tests.acceptance.support import PUBLISHED, Server, Start
 
 # --- log lines ---------------------------------------------------------------------------------------------------
 

@@ -19,18 +19,18 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from acceptance.support import JSON, Server, Start, clean_environment, push_body
-from acceptance.test_access import ROUTES
-from common.issuer import ACCOUNT, AUDIENCE
 from millpond import settings
 from millpond.flow.sweep import SweepReport
+from millpond.http.app import build_table
+from millpond.http.openapi.openapi import description
+from millpond.http.openapi.operations import OPERATIONS
+from millpond.http.routing import Access
 from millpond.ingress.push import Answer, Refusal, ViewAnswer
-from millpond.service import Service
+from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from millpond.web.app import build_table
-from millpond.web.openapi import description
-from millpond.web.openapi_operations import OPERATIONS
-from millpond.web.routing import Access
+from tests.acceptance.support import JSON, Server, Start, clean_environment, push_body
+from tests.acceptance.test_access import ROUTES
+from tests.common.issuer import ACCOUNT, AUDIENCE
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.answers import (
+from tests.acceptance.answers import (
     BARS,
     HEARTBEAT,
     SIGNALS,
@@ -24,7 +24,7 @@ from acceptance.answers import (
     fresh,
     read,
 )
-from acceptance.support import PUBLISHED, Server, Start
+from tests.acceptance.support import PUBLISHED, Server, Start
 
 # --- receipts ----------------------------------------------------------------------------------------------------
 

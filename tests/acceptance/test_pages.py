@@ -10,13 +10,13 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from acceptance.support import Server, Start
-from millpond.metrics import Metrics
-from millpond.model import Outcome
-from millpond.watch.history import STEPS_MAX, History
-from millpond.web.pages import read_pages
+from millpond.core.model import Outcome
+from millpond.http.pages import read_pages
+from millpond.live.history import STEPS_MAX, History
+from millpond.telemetry.metrics import Metrics
+from tests.acceptance.support import Server, Start
 
-STATIC = Path(__file__).parents[2] / "src" / "millpond" / "web" / "static"
+STATIC = Path(__file__).parents[2] / "src" / "millpond" / "http" / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from acceptance.answers import (
+from tests.acceptance.answers import (
     BARS,
     HEARTBEAT,
     SIGNALS,
@@ -30,7 +30,7 @@ from acceptance.answers import (
     fresh,
     read,
 )
-from acceptance.support import PUBLISHED, Answer, Server, Start, push_body, read_answer
+from tests.acceptance.support import PUBLISHED, Answer, Server, Start, push_body, read_answer
 
 # --- answers -----------------------------------------------------------------------------------------------------
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from alerts.tools import ROOT, run, unreadable
 from millpond.alerts import FILE, load
 from millpond.alerts.prometheus import rules
-from millpond.errors import AccessDenied, Unavailable
-from millpond.log import Log, MessageLine, ViewLine
-from millpond.metrics import Metrics
-from millpond.model import Outcome, Result
-from millpond.settle import settle_push
+from millpond.core.ack import settle_push
+from millpond.core.errors import AccessDenied, Unavailable
+from millpond.core.model import Outcome, Result
+from millpond.telemetry.log import Log, MessageLine, ViewLine
+from millpond.telemetry.metrics import Metrics
+from tests.alerts.tools import ROOT, run, unreadable
 
 TERRAFORM = ROOT / "infra" / "terraform"
 MONITORING = (TERRAFORM / "monitoring.tf").read_text(encoding="utf-8")

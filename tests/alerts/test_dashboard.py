@@ -10,13 +10,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from alerts.tools import ROOT, RULES, unreadable
 from millpond import settings
 from millpond.alerts.signals import COUNTERS, GAUGES
-from millpond.service import Service
+from millpond.http import server
+from millpond.http.bodies import Bodies
+from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from millpond.web import server
-from millpond.web.bodies import Bodies
+from tests.alerts.tools import ROOT, RULES, unreadable
 
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "millpond.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -29,7 +29,7 @@ def exported() -> set[str]:
     service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
     server.watch_http(service.metrics, set(), Bodies(1, time.monotonic))
     # Otherwise left out until the store was asked for the first time.
-    service.watch.history.letters = 0
+    service.monitor.history.letters = 0
     names: set[str] = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\w+)$", service.metrics.render().decode(), re.MULTILINE):
         names |= {f"{name}_{part}" for part in ("bucket", "count", "sum")} if kind == "histogram" else {name}

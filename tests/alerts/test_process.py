@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from millpond.alerts import load
-from millpond.errors import AccessDenied, Unavailable
-from millpond.metrics import Metrics
-from millpond.watch.history import STEP_S, History
+from millpond.core.errors import AccessDenied, Unavailable
+from millpond.live.history import STEP_S, History
+from millpond.telemetry.metrics import Metrics
 
 
 def test_store_errors_are_exported_before_there_are_any() -> None:

@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from alerts.tools import RULES, RULES_TEST, run
 from millpond.alerts import FILE, load, parse
 from millpond.alerts.prometheus import alert_name, render, rules
+from tests.alerts.tools import RULES, RULES_TEST, run
 
 ALERTS = load()
 NAMES = {(alert_name(alert), case.name, severity) for alert, case, severity, _ in rules(ALERTS, "prometheus")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.properties import examples
 from millpond.alerts import Alert, Alerts, Case, Level, Measure, Signal
 from millpond.alerts.evaluate import Series, evaluate
+from tests.common.properties import examples
 
 MEASURES: tuple[Measure, ...] = ("level", "growth", "count", "rate", "share")
 

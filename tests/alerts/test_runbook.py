@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from alerts.tools import ROOT, unreadable
 from millpond.alerts import load
 from millpond.alerts.table import render
 from millpond.cli.root import COMMANDS, cli
+from tests.alerts.tools import ROOT, unreadable
 
 PAGE = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
 ALERTS = load()

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from millpond.alerts import load
 from millpond.alerts.signals import COUNTERS, GAUGES, of_view, totals
-from millpond.metrics import Metrics
-from millpond.model import Outcome
+from millpond.core.model import Outcome
+from millpond.telemetry.metrics import Metrics
 
 ALERTS = load()
 

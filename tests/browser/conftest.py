@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from acceptance.support import Server, Start, starting
-from browser.dashboard import WIDE, Dashboard, Open, launched
+from tests.acceptance.support import Server, Start, starting
+from tests.browser.dashboard import WIDE, Dashboard, Open, launched
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Request, expect, sync_playwright
 
-from common.needed import lacking
+from tests.common.needed import lacking
 
 WIDE = (1280, 860)
 PHONE = (360, 740)

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from acceptance.support import Server, Start
-from browser.dashboard import PHONE, Open
-from browser.test_letters import MENDED, lose
-from browser.traffic import Platform, send, wave
+from tests.acceptance.support import Server, Start
+from tests.browser.dashboard import PHONE, Open
+from tests.browser.test_letters import MENDED, lose
+from tests.browser.traffic import Platform, send, wave
 
 FOLDER = Path(os.environ.get("MILLPOND_SCREENSHOTS", Path(__file__).parents[2] / "docs" / "images"))
 LIVELY_S = 165

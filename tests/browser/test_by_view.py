@@ -1,4 +1,4 @@
-"""The panel "By view": what each view made of its events, live, in both themes, on a desk and on a phone."""
+"""The panel "By view": what each view made of its events, live, in both themes, on a working and on a phone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from acceptance.support import Server, Start
-from browser.dashboard import PHONE, Dashboard, Open
-from browser.test_looks import FAINT
-from browser.traffic import Message as Sent
-from browser.traffic import ago, send, service
+from tests.acceptance.support import Server, Start
+from tests.browser.dashboard import PHONE, Dashboard, Open
+from tests.browser.test_looks import FAINT
+from tests.browser.traffic import Message as Sent
+from tests.browser.traffic import ago, send, service
 
 DESK = (1360, 900)
 # Where pictures of the panel are put, if anybody wants to look at them.
@@ -99,7 +99,7 @@ def test_the_panel_follows_what_happens(start: Start, look: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["working", "phone"])
 def test_it_is_legible_and_fits(stale: Server, look: Open, scheme: str, size: tuple[int, int]) -> None:
     """Neither the page nor the table scrolls sideways, and on a phone each number has its word."""
     dashboard = look(stale.url, size, color_scheme=scheme).go()

@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Dialog, expect
 
-from acceptance.support import Server, Start, push_body
-from browser.dashboard import PHONE, WIDE, Open
-from browser.traffic import ago
+from tests.acceptance.support import Server, Start, push_body
+from tests.browser.dashboard import PHONE, WIDE, Open
+from tests.browser.traffic import ago
 
 STRUCK = "window.struck=1"
 IMAGE = f'<img src=x onerror="{STRUCK}">'

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Route, expect
 
-from acceptance.support import Server, Start, push_body
-from browser.dashboard import Dashboard, Open, wait_until
-from browser.traffic import Platform, ago, send
+from tests.acceptance.support import Server, Start, push_body
+from tests.browser.dashboard import Dashboard, Open, wait_until
+from tests.browser.traffic import Platform, ago, send
 
 # Ticks whose topic nobody could find; once the subscription is mapped to one, each can be replayed.
 LOST = "projects/demo/subscriptions/lost-ticks"

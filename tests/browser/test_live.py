@@ -9,9 +9,9 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from acceptance.support import Server, Start
-from browser.dashboard import Open, numbers, wait_until
-from browser.traffic import Platform, ago, send, service
+from tests.acceptance.support import Server, Start
+from tests.browser.dashboard import Open, numbers, wait_until
+from tests.browser.traffic import Platform, ago, send, service
 
 CHANGES = """async () => {
   const { live } = await import("/static/live.js");

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from acceptance.support import Server, Start
-from browser.dashboard import PHONE, WIDE, Open
-from browser.traffic import Platform, send
+from tests.acceptance.support import Server, Start
+from tests.browser.dashboard import PHONE, WIDE, Open
+from tests.browser.traffic import Platform, send
 
 FIRST_VIEW_BYTES_MAX = 150_000
 PAGES = (

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from acceptance.support import Server, Start
-from browser.dashboard import Open
-from common.pond import Pond, delivery
-from millpond import timestamps
-from millpond.letters.in_store import StoredLetters
-from millpond.model import Put
-from millpond.stores.sqlite import SqliteStore
+from millpond.core import timestamps
+from millpond.core.model import Put
+from millpond.dead_letters.store import StoredLetters
+from millpond.stores.sqlite.store import SqliteStore
+from tests.acceptance.support import Server, Start
+from tests.browser.dashboard import Open
+from tests.common.pond import Pond, delivery
 
 MANY = 10_000
 _BATCH = 1_000

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from acceptance.support import Server, push_body
+from tests.acceptance.support import Server, push_body
 
 SERVICES = {
     "api-gateway": ("2.14.1", "europe-west1"),
@@ -85,7 +85,7 @@ class Platform:
             yield self.message("system.events", service(name, TROUBLED.get(name, "ok"), **more))
         for name in PIPELINES:
             status = "lagging" if name == "news-ingest" else "ok"
-            beat = {"pipeline_id": name, "status": status, "ts": ago(0), "tenant_id": "desk-1"}
+            beat = {"pipeline_id": name, "status": status, "ts": ago(0), "tenant_id": "working-1"}
             yield self.message("ingest-heartbeat", beat)
 
     def bars(self, minutes: int = 150) -> Iterator[Message]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Server, Shell
 
 
 @pytest.fixture

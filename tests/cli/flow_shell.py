@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cli.shell import Ran, Shell
-from common.flow_runs import ready, statuses
+from tests.cli.shell import Ran, Shell
+from tests.common.flow_runs import ready, statuses
 
 RUN = {"runId": "r", "flowKey": "nightly", "steps": {"a": ready("GREET", "b"), "b": ready(name="Ada")}}
 OTHER = {**RUN, "flowKey": "weekly"}

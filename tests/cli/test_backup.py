@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Server, Shell
 
 T0 = "2026-01-08T12:00:00Z"
 PATIENCE_S = 20.0

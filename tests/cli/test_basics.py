@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import Ran, Serve, Shell
 from millpond.cli.root import COMMANDS, cli
+from tests.cli.shell import Ran, Serve, Shell
 
 DLQ = ("list", "show", "replay", "purge")
 
@@ -52,7 +52,7 @@ def test_help_loads_neither_the_engine_nor_rich(shell: Shell) -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, check=True, env=shell.environment
     )
     loaded = set(python.stdout.splitlines()[-1].split())
-    assert not loaded & {"rich", "httpx", "uvicorn", "millpond.engine", "asyncio"}
+    assert not loaded & {"rich", "httpx", "uvicorn", "millpond.engine.queue", "asyncio"}
 
 
 def test_version_is_one_line(shell: Shell) -> None:

@@ -15,7 +15,7 @@ import httpx
 import msgspec
 import pytest
 
-from cli.shell import Shell
+from tests.cli.shell import Shell
 
 LINE = re.compile(
     r"([\d,]+) delivered, ([\d,]+) duplicates, ([\d,]+) out of order, ([\d,]+) poison, "

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Server, Shell
 
 EVENT = '{"service": "api", "status": "ok", "timestamp": "2026-01-08T12:00:00Z"}'
 

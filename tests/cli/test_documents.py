@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import Server, Shell
+from tests.cli.shell import Server, Shell
 
 EVENT = {"service": "api", "status": "ok", "version": "1", "timestamp": "2026-01-08T12:00:00Z"}
 SIGNAL = {"signalId": "s1", "symbol": "SPY", "action": "buy", "decisionAt": "2026-01-08T12:00:00Z"}

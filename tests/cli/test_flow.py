@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cli.flow_shell import OTHER, RUN, stored, the_line, wait_until
-from cli.shell import Serve, Shell
-from common.flow_runs import INVALID_RUNS, ready, work_done, write_steps
+from tests.cli.flow_shell import OTHER, RUN, stored, the_line, wait_until
+from tests.cli.shell import Serve, Shell
+from tests.common.flow_runs import INVALID_RUNS, ready, work_done, write_steps
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.flow_shell import DONE_S, RUN, stored, the_line, wait_until
-from cli.shell import Serve, Shell
-from common.flow_runs import INVALID_RUNS, MODULE, ready, statuses, work_done, write_steps
+from tests.cli.flow_shell import DONE_S, RUN, stored, the_line, wait_until
+from tests.cli.shell import Serve, Shell
+from tests.common.flow_runs import INVALID_RUNS, MODULE, ready, statuses, work_done, write_steps
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import Serve, Shell
+from tests.cli.shell import Serve, Shell
 
 PUBLISHED = "2026-01-08T12:00:00Z"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.shell import Ran, Serve, Shell
+from tests.cli.shell import Ran, Serve, Shell
 
 ORDERS = """
 from millpond import Latest

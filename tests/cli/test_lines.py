@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.cli.messages import encode_push
-from millpond.decode import decode_push
+from millpond.core.decode import decode_push
+from millpond.core.model import Delivery
 from millpond.ingress import files
-from millpond.ingress.files import Line, LineCutter, decode_lines
-from millpond.model import Delivery
+from millpond.ingress.files import FileLine, LineCutter, decode_lines
 
 SHORT = b'{"topic": "t", "data": {"price": 1.10}, "publishTime": "2026-01-08T12:00:00Z"}'
 
 
-def only(line: bytes, **options: int) -> Line:
+def only(line: bytes, **options: int) -> FileLine:
     (found,) = decode_lines([line], **options)
     return found
 

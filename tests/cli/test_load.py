@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from cli.shell import Serve, Shell
+from tests.cli.shell import Serve, Shell
 
 TOPICS = {
     "system.events": "ops_services",

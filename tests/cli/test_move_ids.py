@@ -13,7 +13,7 @@ import apsw
 import httpx
 import pytest
 
-from cli.shell import Serve, Shell
+from tests.cli.shell import Serve, Shell
 
 VIEWS = """
 from millpond import DELETE, Latest, Merge, Tally

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cli.shell import Serve, Server, Shell
-from millpond.cli.stream import EVENT_BYTES_MAX, LINE_BYTES_MAX, EventParser, Gone, Message
+from millpond.cli.sse_client import EVENT_BYTES_MAX, LINE_BYTES_MAX, EventParser, Gone, ServerSentEvent
+from tests.cli.shell import Serve, Server, Shell
 
 PATIENCE_S = 20.0
 EVENT = {"service": "api", "status": "ok", "timestamp": "2026-01-08T12:05:00Z"}
@@ -264,7 +264,11 @@ STREAM = (
     b'\xef\xbb\xbf: hello\r\nevent: outcome\r\ndata: {"a":\r\ndata: 1}\r\n\r\n'
     b"data:plain\r\rid: 7\nretry: 5\n\nevent: x\n\ndata\n\n"
 )
-MESSAGES = [Message("outcome", '{"a":\n1}'), Message("message", "plain"), Message("message", "")]
+MESSAGES = [
+    ServerSentEvent("outcome", '{"a":\n1}'),
+    ServerSentEvent("message", "plain"),
+    ServerSentEvent("message", ""),
+]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Server, Shell
 
 ORDERS = """
 from millpond import Latest, Tally

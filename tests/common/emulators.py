@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from common.needed import lacking
-from millpond.errors import Unavailable
-from millpond.model import Put, Ref
-from millpond.stores.firestore import FirestoreStore
+from millpond.core.errors import Unavailable
+from millpond.core.model import Put, Ref
+from millpond.stores.firestore.store import FirestoreStore
+from tests.common.needed import lacking
 
 START_S = 60.0
 MISSING = "needs Google's emulators"

@@ -7,15 +7,15 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from common.pond import NOW
 from millpond import settings as settings_module
-from millpond.engine import Engine
-from millpond.errors import WriteRefused
-from millpond.model import Committed, Conflict, Delivery, LogEntry, Put, Ref, Result, Snapshot, Write
-from millpond.route import Router
-from millpond.service import Service
+from millpond.core.errors import WriteRefused
+from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Put, Ref, Result, Snapshot, Write
+from millpond.core.route import Router
+from millpond.core.view import View
+from millpond.engine.queue import Engine
+from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from millpond.view import View
+from tests.common.pond import NOW
 
 
 class FaultyStore(MemoryStore):

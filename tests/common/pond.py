@@ -8,10 +8,10 @@ from typing import Any
 
 from millpond import Event, Tally
 from millpond import settings as settings_module
-from millpond.model import Delivery, Document, Put, Ref, Result, Snapshot
-from millpond.plan import plan, refs_of
-from millpond.route import Item, Router
-from millpond.view import View
+from millpond.core.model import Delivery, Document, Put, Ref, Result, Snapshot
+from millpond.core.plan import plan, refs_of
+from millpond.core.route import Item, Router
+from millpond.core.view import View
 from millpond.views import load_views
 
 NOW = 1_767_876_000_000_000  # 2026-01-08T12:40:00Z

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from common.emulators import free_port
+from tests.common.emulators import free_port
 
 
 class Relay:

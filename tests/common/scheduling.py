@@ -14,14 +14,14 @@ from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 PUBSUB, FIRESTORE = "on Pub/Sub", "on Firestore"
 _PLACES = {
     PUBSUB: (
-        "tests/broker/",
-        "tests/care/test_subscriptions.py",
-        "tests/pull/test_ending.py",
-        "tests/pull/test_flow.py",
-        "tests/pull/test_settling.py",
+        "tests/ingress/broker/",
+        "tests/doctor/test_subscriptions.py",
+        "tests/ingress/pull/test_ending.py",
+        "tests/ingress/pull/test_flow.py",
+        "tests/ingress/pull/test_settling.py",
     ),
     FIRESTORE: (
-        *("tests/wire/", "tests/cutover/", "tests/instances/", "tests/contract/test_firestore.py"),
+        *("tests/wire/", "tests/upgrade/", "tests/instances/", "tests/contract/test_firestore.py"),
         *("tests/flow/test_on_firestore.py", "tests/flow/test_functions.py"),
         "tests/acceptance/test_events.py::test_an_event_of_every_form",
     ),

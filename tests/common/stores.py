@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from millpond.ports import StoreWithCatalog
-from millpond.stores.firestore import FirestoreStore
+from millpond.core.ports import StoreWithCatalog
+from millpond.stores.firestore.store import FirestoreStore
 from millpond.stores.memory import MemoryStore
-from millpond.stores.sqlite import SqliteStore
+from millpond.stores.sqlite.store import SqliteStore
 
 
 def open_store(kind: str, request: pytest.FixtureRequest) -> StoreWithCatalog:

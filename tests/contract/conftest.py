@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from common.stores import open_store
-from millpond.ports import StoreWithCatalog
+from millpond.core.ports import StoreWithCatalog
+from tests.common.stores import open_store
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]

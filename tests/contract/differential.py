@@ -15,7 +15,10 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from contract.writes import (
+from millpond.core.errors import WriteRefused
+from millpond.core.model import Committed, Conflict, LogEntry, Ref, Snapshot, Version
+from millpond.core.ports import StoreWithCatalog
+from tests.contract.writes import (
     EVENTS,
     LOGS,
     MOSTLY_RIGHT,
@@ -30,9 +33,6 @@ from contract.writes import (
     write_of,
     writes,
 )
-from millpond.errors import WriteRefused
-from millpond.model import Committed, Conflict, LogEntry, Ref, Snapshot, Version
-from millpond.ports import StoreWithCatalog
 
 Run = Callable[[Any], Any]
 # One version per store.

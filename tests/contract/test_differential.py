@@ -11,12 +11,12 @@ import pytest
 from hypothesis import settings as Settings  # noqa: N812 - a type here, as its name says
 from hypothesis.stateful import run_state_machine_as_test
 
-from common.properties import examples
-from contract.differential import Side, StoresAgree
-from millpond.ports import StoreWithCatalog
-from millpond.stores.firestore import FirestoreStore
+from millpond.core.ports import StoreWithCatalog
+from millpond.stores.firestore.store import FirestoreStore
 from millpond.stores.memory import MemoryStore
-from millpond.stores.sqlite import SqliteStore
+from millpond.stores.sqlite.store import SqliteStore
+from tests.common.properties import examples
+from tests.contract.differential import Side, StoresAgree
 
 Run = Callable[[Any], Any]
 

@@ -16,10 +16,9 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
-from common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
-from millpond import timestamps
-from millpond.errors import Unavailable, WriteRefused
-from millpond.model import (
+from millpond.core import timestamps
+from millpond.core.errors import Unavailable, WriteRefused
+from millpond.core.model import (
     Committed,
     Conflict,
     Delivery,
@@ -32,9 +31,10 @@ from millpond.model import (
     Snapshot,
     Write,
 )
-from millpond.stores import firestore_log
-from millpond.stores.firestore import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
-from wire.onlooker import Onlooker
+from millpond.stores.firestore import log as firestore_log
+from millpond.stores.firestore.store import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
+from tests.common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
+from tests.wire.onlooker import Onlooker
 
 Run = Callable[[Any], Any]
 A, B, C, D = (Ref("ponds", name) for name in "abcd")

@@ -13,14 +13,15 @@ from typing import Any
 import apsw
 import pytest
 
-from millpond import timestamps
-from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
-from millpond.route import RECEIPT_COLLECTION
-from millpond.stores import sqlite_rows, sqlite_schema
-from millpond.stores.lock import StoreInUse, StoreLock, find_holder
-from millpond.stores.sqlite import SqliteStore
-from millpond.stores.sqlite_errors import translate
+from millpond.core import timestamps
+from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.core.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
+from millpond.core.route import RECEIPT_COLLECTION
+from millpond.stores.sqlite import rows as sqlite_rows
+from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.errors import translate
+from millpond.stores.sqlite.lock import StoreInUse, StoreLock, find_holder
+from millpond.stores.sqlite.store import SqliteStore
 
 Run = Callable[[Any], Any]
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
@@ -251,7 +252,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     """Kill -9 releases it."""
     path = tmp_path / "pond.db"
     script = (
-        "import sys, time, pathlib; from millpond.stores.lock import StoreLock; "
+        "import sys, time, pathlib; from millpond.stores.sqlite.lock import StoreLock; "
         "lock = StoreLock(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as holder:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from millpond.errors import WriteRefused
-from millpond.model import (
+from millpond.core.errors import WriteRefused
+from millpond.core.model import (
     Committed,
     Conflict,
     Delete,
@@ -25,8 +25,8 @@ from millpond.model import (
     Snapshot,
     ViewResult,
 )
-from millpond.ports import StoreWithCatalog
-from millpond.stores.firestore import FirestoreStore
+from millpond.core.ports import StoreWithCatalog
+from millpond.stores.firestore.store import FirestoreStore
 
 Run = Callable[[Any], Any]
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
@@ -413,7 +413,7 @@ def test_a_store_stands_still_where_it_can(run: Run, store: StoreWithCatalog) ->
     """Documents, listings and the log as of one moment, whatever is written afterwards; or it says it cannot."""
     version = put(run, store, A, {"n": 1})
     run(store.commit([], [entry("m1")]))
-    still = run(store.still())
+    still = run(store.snapshot())
     if isinstance(store, FirestoreStore):
         assert still is None
         return

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from millpond import timestamps
-from millpond.model import (
+from millpond.core import timestamps
+from millpond.core.model import (
     Delete,
     Delivery,
     Document,

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from common.pond import Orders, at, delivery
 from millpond import DELETE, Event, Latest, Merge, Tally
-from millpond.model import Delivery, Document
-from millpond.view import View
+from millpond.core.model import Delivery, Document
+from millpond.core.view import View
+from tests.common.pond import Orders, at, delivery
 
 DAY_S = 86_400
 PARCEL_LATE_S = 600

@@ -6,16 +6,16 @@ import functools
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from common.pond import NOW, SECOND
-from core.histories import Batch, user_views
 from millpond import settings as settings_module
-from millpond.model import Committed, Delete, Delivery, Document, LogEntry, Ref, Result, Snapshot
-from millpond.plan import Plan, plan, refs_of
-from millpond.receipts import Receipts
-from millpond.route import RECEIPT_COLLECTION, Item, Router
+from millpond.core.model import Committed, Delete, Delivery, Document, LogEntry, Ref, Result, Snapshot
+from millpond.core.plan import Plan, plan, refs_of
+from millpond.core.receipts import Receipts
+from millpond.core.route import RECEIPT_COLLECTION, Item, Router
+from millpond.core.view import Tally
 from millpond.stores.memory import MemoryStore
-from millpond.view import Tally
 from millpond.views import load_views
+from tests.common.pond import NOW, SECOND
+from tests.core.histories import Batch, user_views
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from common.pond import NOW, SECOND
-from core.histories import DAY_S, PARCEL_LATE_S
-from millpond.model import Delivery, Document
+from millpond.core.model import Delivery, Document
+from tests.common.pond import NOW, SECOND
+from tests.core.histories import DAY_S, PARCEL_LATE_S
 
 _SKEW_S = 300
 _KEPT_S = 7 * DAY_S

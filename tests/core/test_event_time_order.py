@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.pond import NOW, SECOND, Pond, delivery
-from common.properties import examples
-from millpond import timestamps
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.model import Delivery
+from tests.common.pond import NOW, SECOND, Pond, delivery
+from tests.common.properties import examples
 
 TOPICS = {"market-ticks": "market_ticks", "market-bars-1m": "market_bars_1m", "trade-signals": "trade_signals"}
 SETTINGS = {"BARS_ID": "event", "SIGNALS_ID": "event"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal, tick
 from millpond import DELETE, Event, Latest
-from millpond.model import Delivery
-from millpond.shape import canonical_json
+from millpond.core.document import canonical_json
+from millpond.core.model import Delivery
+from tests.common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal, tick
 
 HISTORIES = {
     # README of the specification: e1 at publish 1, e2 at 2, e1 republished at 3.

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal
 from millpond import Event, InvalidEvent, Latest, Tally
-from millpond.errors import ViewError
-from millpond.model import Delivery, Document, Outcome, Ref, Snapshot
-from millpond.plan import plan, refs_of
-from millpond.route import RECEIPT_COLLECTION
-from millpond.stamp import decode_stamp
+from millpond.core.errors import ViewError
+from millpond.core.model import Delivery, Document, Outcome, Ref, Snapshot
+from millpond.core.plan import plan, refs_of
+from millpond.core.route import RECEIPT_COLLECTION
+from millpond.core.stamp import decode_stamp
+from tests.common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal
 
 DAY = 86_400 * SECOND
 

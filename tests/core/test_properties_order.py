@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from common.properties import attempt, examples
-from millpond import InvalidEvent, timestamps
-from millpond.stamp import (
+from millpond import InvalidEvent
+from millpond.core import timestamps
+from millpond.core.stamp import (
     SEQUENCE_MAX,
     StampParts,
     clamp_event_time,
@@ -20,6 +20,7 @@ from millpond.stamp import (
     encode_stamp,
     parse_sequence,
 )
+from tests.common.properties import attempt, examples
 
 LAST = timestamps.LATEST_US - 1
 # Where a number gets another digit, and where padding is done another way.

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.properties import examples
-from core.histories import KINDS, Batch, arrivals, histories, histories_with_arrivals
-from core.mill import Mill, stamps_of
-from core.oracle import count_events, fold, picture
-from millpond.model import Delivery, Outcome, Result
-from millpond.plan import plan
+from millpond.core.model import Delivery, Outcome, Result
+from millpond.core.plan import plan
+from tests.common.properties import examples
+from tests.core.histories import KINDS, Batch, arrivals, histories, histories_with_arrivals
+from tests.core.mill import Mill, stamps_of
+from tests.core.oracle import count_events, fold, picture
 
 # Other settings choose other ids, so other messages share a document.
 OTHERWISE: Mapping[str, dict[str, str]] = {

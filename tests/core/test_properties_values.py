@@ -12,11 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.properties import attempt, examples
-from millpond.errors import InvalidEvent, WriteRefused
-from millpond.ids import ID_BYTES_MAX, decode_id, encode_id
-from millpond.model import Document, Ref
-from millpond.shape import (
+from millpond.core.document import (
     DEPTH_MAX,
     canonical_json,
     check_ref,
@@ -26,6 +22,10 @@ from millpond.shape import (
     patched,
     representable,
 )
+from millpond.core.errors import InvalidEvent, WriteRefused
+from millpond.core.ids import ID_BYTES_MAX, decode_id, encode_id
+from millpond.core.model import Document, Ref
+from tests.common.properties import attempt, examples
 
 HERE = Ref("ponds", "a")
 # Everything the encoder looks at, and what it writes: two different ids must not meet after escaping.

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from common.pond import Orders, Pond, at, delivery
 from millpond import settings as settings_module
-from millpond.errors import SettingsError, UnroutableEvent
-from millpond.model import Delivery
-from millpond.route import Router
+from millpond.core.errors import SettingsError, UnroutableEvent
+from millpond.core.model import Delivery
+from millpond.core.route import Router
 from millpond.views import load_views
+from tests.common.pond import Orders, Pond, at, delivery
 
 SUBSCRIPTION = "projects/p/subscriptions/trade-signals"
 # In the order the design names them: where the name stands, and how to put it there. Each names another topic, so

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond import InvalidEvent, timestamps
-from millpond.digest import base32_sha256
-from millpond.ids import decode_id, decode_name, encode_id, encode_name
-from millpond.model import Ref
-from millpond.shape import check_ref, find_fault, representable
-from millpond.stamp import StampParts, decode_stamp, encode_stamp, parse_sequence
+from millpond import InvalidEvent
+from millpond.core import timestamps
+from millpond.core.document import check_ref, find_fault, representable
+from millpond.core.hashing import base32_sha256
+from millpond.core.ids import decode_id, decode_name, encode_id, encode_name
+from millpond.core.model import Ref
+from millpond.core.stamp import StampParts, decode_stamp, encode_stamp, parse_sequence
 
 TIMES = st.integers(0, timestamps.LATEST_US - 1)
 SEQUENCES = st.none() | st.integers(0, 2**63 - 1)

@@ -12,14 +12,14 @@ from typing import Any
 
 import apsw
 
-from common.pond import at, delivery, service, signal, tick
-from crash.faulty_disk import FaultyDisk
-from crash.recorder import sqlite_on
-from crash.workload import STORE, Content, content_of, disagreements, service_on
-from millpond import timestamps
+from millpond.core import timestamps
+from millpond.core.model import Delivery
 from millpond.ingress.push import Headers, PushEndpoint
-from millpond.model import Delivery
-from millpond.stores.sqlite import SqliteStore
+from millpond.stores.sqlite.store import SqliteStore
+from tests.common.pond import at, delivery, service, signal, tick
+from tests.crash.faulty_disk import FaultyDisk
+from tests.crash.recorder import sqlite_on
+from tests.crash.workload import STORE, Content, content_of, disagreements, service_on
 
 FIRST = [
     service("f1", 0, "ok", ts=0),

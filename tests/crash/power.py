@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from crash.recorder import Acknowledged, Created, Deleted, Resized, Step, Synced, Written
+from tests.crash.recorder import Acknowledged, Created, Deleted, Resized, Step, Synced, Written
 
 SECTOR = 512
 # Of what was not synced: none of it, all of it, the first of it with a torn end, or sectors here and there.

@@ -15,17 +15,17 @@ from pathlib import Path
 import apsw
 import pytest
 
-from common.pond import NOW
-from crash.failing_pond import NEWS, POISON, SEVERAL, failing_pond, statuses, undisturbed
-from crash.faulty_disk import Fault, FaultyDisk
-from crash.recorder import sqlite_on
-from crash.workload import STORE, Content
-from millpond.errors import Unavailable
-from millpond.model import Committed, Delivery, Put, Ref
-from millpond.stores.sqlite import SqliteStore
+from millpond.core.errors import Unavailable
+from millpond.core.model import Committed, Delivery, Put, Ref
+from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import StoreCheck
 from proof.kills.server import Deliveries, Load, Server
 from proof.kills.traffic import Traffic
+from tests.common.pond import NOW
+from tests.crash.failing_pond import NEWS, POISON, SEVERAL, failing_pond, statuses, undisturbed
+from tests.crash.faulty_disk import Fault, FaultyDisk
+from tests.crash.recorder import sqlite_on
+from tests.crash.workload import STORE, Content
 
 Row = tuple[str, type[apsw.Error]]
 FULL, FAILS = apsw.FullError, apsw.IOError

@@ -14,15 +14,15 @@ import apsw
 import msgspec
 import pytest
 
-from common.pond import NOW
-from crash.workload import service_on
-from millpond.decode import decode_push
-from millpond.model import Result
-from millpond.stores.sqlite import SqliteStore
+from millpond.core.decode import decode_push
+from millpond.core.model import Result
+from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import CHANGED, LOST, WRONG, Fault, StoreCheck, changes, content_of, surprises
 from proof.kills.run import run_kills
 from proof.kills.server import Answer, Deliveries
 from proof.kills.traffic import Traffic
+from tests.common.pond import NOW
+from tests.crash.workload import service_on
 
 Doctoring = Callable[[apsw.Connection], Any]
 

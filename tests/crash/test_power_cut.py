@@ -18,8 +18,12 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from crash.power import KEPT, Disk, write_files
-from crash.recorder import (
+from millpond.core.errors import StoreError
+from millpond.core.model import Committed, Put, Ref
+from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.store import SqliteStore
+from tests.crash.power import KEPT, Disk, write_files
+from tests.crash.recorder import (
     Acknowledged,
     Created,
     Deleted,
@@ -30,11 +34,7 @@ from crash.recorder import (
     Written,
     sqlite_on,
 )
-from crash.workload import STORE, content_of, disagreements, record
-from millpond.errors import StoreError
-from millpond.model import Committed, Put, Ref
-from millpond.stores import sqlite_schema
-from millpond.stores.sqlite import SqliteStore
+from tests.crash.workload import STORE, content_of, disagreements, record
 
 IN_EVERY_WAY = os.environ.get("MILLPOND_CRASH_CUTS") == "all"
 MIGRATIONS = (

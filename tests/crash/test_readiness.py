@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.event_streams import reading
-from acceptance.support import Answer, Server, Start, starting
+from tests.acceptance.event_streams import reading
+from tests.acceptance.support import Answer, Server, Start, starting
 
 T0 = "2026-01-08T12:00:00Z"
 NOTICED_S = 12.0

@@ -14,11 +14,11 @@ from typing import Any
 import apsw
 import pytest
 
-from acceptance.support import Answer, Server, Start, starting
-from crash.recorder import sqlite_on
-from millpond.errors import StoreFileGone, Unavailable
-from millpond.model import Committed, Put, Ref
-from millpond.stores.sqlite import SqliteStore
+from millpond.core.errors import StoreFileGone, Unavailable
+from millpond.core.model import Committed, Put, Ref
+from millpond.stores.sqlite.store import SqliteStore
+from tests.acceptance.support import Answer, Server, Start, starting
+from tests.crash.recorder import sqlite_on
 
 NOTICED_S = 5.0
 T0 = "2026-01-08T12:00:00Z"

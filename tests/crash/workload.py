@@ -14,13 +14,13 @@ from typing import Any
 import apsw
 import msgspec
 
-from common.pond import NOW, SECOND, at, delivery, service, signal, tick
-from crash.recorder import Acknowledged, RecordingDisk
 from millpond import settings as settings_module
-from millpond.model import Committed, Conflict, Delivery, LogEntry, Write
-from millpond.ports import StoreWithCatalog
-from millpond.service import Service
-from millpond.stores.sqlite import SqliteStore
+from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Write
+from millpond.core.ports import StoreWithCatalog
+from millpond.service.service import Service
+from millpond.stores.sqlite.store import SqliteStore
+from tests.common.pond import NOW, SECOND, at, delivery, service, signal, tick
+from tests.crash.recorder import Acknowledged, RecordingDisk
 
 STORE = "pond.db"
 Content = dict[str, list[tuple[Any, ...]]]

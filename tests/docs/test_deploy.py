@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 import pytest
 
-from common.pond import Pond, at, delivery
-from millpond import settings_table
 from millpond.cli.root import COMMANDS, cli
+from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.flow.event import UPDATED_TYPE
 from millpond.flow.run import COLLECTION as RUNS
-from millpond.ingress.events import EVENTS_PATH
-from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.stores.firestore_names import LOG_COLLECTION
+from millpond.http.events import EVENTS_PATH
+from millpond.settings import table as settings_table
+from millpond.stores.firestore.names import LOG_COLLECTION
+from tests.common.pond import Pond, at, delivery
 
 ROOT = Path(__file__).parents[2]
 TERRAFORM = ROOT / "infra" / "terraform"

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.support import clean_environment
-from millpond import settings_docs, settings_table
-from millpond import settings_parse as parse
+from millpond.settings import docs as settings_docs
+from millpond.settings import parse
+from millpond.settings import table as settings_table
+from tests.acceptance.support import clean_environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "settings.md"
@@ -24,7 +25,7 @@ def test_the_page_is_the_generators_output() -> None:
 
 def test_the_module_writes_the_page() -> None:
     """The command the page names does what it says, whatever the terminal's encoding."""
-    command = [sys.executable, "-m", "millpond.settings_docs"]
+    command = [sys.executable, "-m", "millpond.settings.docs"]
     done = subprocess.run(command, capture_output=True, check=True, env={"PYTHONIOENCODING": "ascii"})
     assert done.stdout.decode() == settings_docs.render()
 

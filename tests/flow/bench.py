@@ -10,18 +10,18 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from common.eventarc import UPDATED, as_protobuf, attributes, binary, full_name
-from common.pond import NOW
 from millpond import settings as settings_module
+from millpond.core.model import Committed, Conflict, Document, LogEntry, Patch, Put, Ref, Snapshot, Write
+from millpond.core.ports import StoreWithCatalog
 from millpond.flow.results import FlowResult
 from millpond.flow.run import COLLECTION
 from millpond.flow.service import Flow
 from millpond.flow.step import StepContext, StepFunction
 from millpond.ingress.cloudevent import decode_http
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.model import Committed, Conflict, Document, LogEntry, Patch, Put, Ref, Snapshot, Write
-from millpond.ports import StoreWithCatalog
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
+from tests.common.eventarc import UPDATED, as_protobuf, attributes, binary, full_name
+from tests.common.pond import NOW
 
 LEASE_S = 60
 SECOND = 1_000_000

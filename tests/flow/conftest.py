@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from common.stores import open_store
-from flow.bench import WatchedStore
+from tests.common.stores import open_store
+from tests.flow.bench import WatchedStore
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]

@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx
 
-from acceptance.support import clean_environment
-from common.emulators import free_port
-from common.eventarc import Sent
-from common.needed import lacking
+from tests.acceptance.support import clean_environment
+from tests.common.emulators import free_port
+from tests.common.eventarc import Sent
+from tests.common.needed import lacking
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / ".venv-functions" / "bin" / "functions-framework"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from flow.lives import Life
-from millpond.flow.results import Outcome
+from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
+from tests.flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
+from tests.flow.lives import Life
 
 # Short enough that the lease is renewed while the step works.
 LEASE_S = 0.12
@@ -122,8 +122,8 @@ def test_frozen_at_each_await_point(store: WatchedStore, run: Run[Any]) -> None:
         ends.append(result.outcome)
 
     assert_all_seen(enumerate_points(run, office, check))
-    assert set(ends) <= {Outcome.LOST_RACE, Outcome.NOOP, Outcome.SUCCEEDED}
-    assert ends.count(Outcome.LOST_RACE) > 10
+    assert set(ends) <= {FlowOutcome.LOST_RACE, FlowOutcome.NOOP, FlowOutcome.SUCCEEDED}
+    assert ends.count(FlowOutcome.LOST_RACE) > 10
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -149,7 +149,7 @@ def test_attempts_are_bounded(store: WatchedStore, run: Run[Any], attempts: int)
         last = FlowBench(store, FLOW_ATTEMPTS_MAX=str(attempts))
         last.now = clock.now
         result = await last.send_current("r")
-        assert (result.outcome, result.reason) == (Outcome.FAILED, "attempts_exhausted")
+        assert (result.outcome, result.reason) == (FlowOutcome.FAILED, "attempts_exhausted")
         found = await clock.step_of("r", "chart")
         assert (found["status"], found["error"]["code"]) == ("FAILED", "ATTEMPTS_EXHAUSTED")
         assert [status for _, _, status in store.moves] == ["RUNNING"] * attempts + ["FAILED"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from common.eventarc import DATABASE, FORMS, UPDATED, Form, attributes, binary, full_name
 from millpond.flow.event import EventData, EventFilter, Filtered, FlowEvent
 from millpond.ingress.cloudevent import decode_http
+from tests.common.eventarc import DATABASE, FORMS, UPDATED, Form, attributes, binary, full_name
 
 RUN = {"steps": {"a": {"status": "READY", "stepType": "GREET"}}}
 OTHER_DATABASES = ("projects/elsewhere/databases/(default)", "projects/documents/databases/documents")

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from acceptance.support import clean_environment
-from common.eventarc import FORMS, Sent, attributes, binary, full_name
-from common.flow_runs import ready, statuses, work_done, write_steps
-from flow.functions import Function, function
+from tests.acceptance.support import clean_environment
+from tests.common.eventarc import FORMS, Sent, attributes, binary, full_name
+from tests.common.flow_runs import ready, statuses, work_done, write_steps
+from tests.flow.functions import Function, function
 
 RUN = {"flowKey": "nightly", "steps": {step_id: ready() for step_id in ("b", "a", "c", "d")}}
 SLOW = {"steps": {"a": ready("SLOW")}}

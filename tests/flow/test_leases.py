@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from flow.bench import LEASE_S, SECOND, FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from millpond import timestamps
-from millpond.errors import Unavailable, WriteRefused
-from millpond.flow.results import Outcome
+from millpond.core import timestamps
+from millpond.core.errors import Unavailable, WriteRefused
+from millpond.core.model import Committed, Conflict, Document, LogEntry, Ref, Write
+from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
-from millpond.model import Committed, Conflict, Document, LogEntry, Ref, Write
 from millpond.stores.memory import MemoryStore
+from tests.flow.bench import LEASE_S, SECOND, FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
 
 SHORT_S = 0.15
 # What the claim of another worker differs in.
@@ -52,7 +52,7 @@ def test_the_lease_is_renewed_while_the_work_goes_on(store: WatchedStore, run: R
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
         await bench.put("r", flow_run(a=step()))
         began = bench.now
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         assert bench.now > began + SHORT_S * SECOND
 
     run(scenario())
@@ -80,8 +80,8 @@ def test_a_worker_whose_claim_was_taken_over_stops(store: WatchedStore, run: Run
         await bench.put("r", flow_run(a=step()))
         result = await bench.send_current("r")
         await asyncio.sleep(0)
-        assert (result.outcome, result.reason) == (Outcome.LOST_RACE, "claim_lost")
-        assert ((await others[0]).outcome, lost) == (Outcome.SUCCEEDED, [True])
+        assert (result.outcome, result.reason) == (FlowOutcome.LOST_RACE, "claim_lost")
+        assert ((await others[0]).outcome, lost) == (FlowOutcome.SUCCEEDED, [True])
         found = await bench.step_of("r", "a")
         assert (found["status"], found["outputs"]) == ("SUCCEEDED", {"by": "the other"})
         assert found["claim"]["attempt"] == 2
@@ -132,7 +132,7 @@ def test_a_zombies_finalise_is_refused(store: WatchedStore, run: Run[Any], then:
         bench = FlowBench(store, {"CHART_EXPORT": work})
         await bench.put("r", flow_run(a=step()))
         result = await bench.send_current("r")
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.LOST_RACE, "claim_lost", 200)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.LOST_RACE, "claim_lost", 200)
         assert await bench.run_of("r") == seen[0]
 
     run(scenario())
@@ -152,7 +152,7 @@ def test_renewals_that_fail_do_not_stop_the_work(store: WatchedStore, run: Run[A
 
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S=str(SHORT_S))
         await bench.put("r", flow_run(a=step()))
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -168,16 +168,16 @@ def test_an_outage_does_not_fail_a_step_that_reads(store: WatchedStore, run: Run
         outage = 5
         bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_LEASE_S="0.3", FIRESTORE_RETRY_MAX_TOTAL_S="0.3")
         await bench.put("r", flow_run(a=step(), b=step()))
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         outage = 1_000_000
         document = await bench.run_of("r")
         lost = await bench.send("r", document)
         store.reads_failing = []
-        assert (lost.outcome, lost.reason) == (Outcome.RETRY, "store_unavailable")
+        assert (lost.outcome, lost.reason) == (FlowOutcome.RETRY, "store_unavailable")
         assert (await bench.step_of("r", "b"))["status"] == "RUNNING"
         outage = 0
         bench.now += SECOND
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -202,9 +202,9 @@ def test_a_step_that_stops_because_its_lease_is_over_is_not_failed(
         found = await bench.step_of("r", "a")
         ended = (result.outcome, result.reason, found["status"], found["claim"]["attempt"])
         if attempts_max > 1:
-            assert ended == (Outcome.LOST_RACE, "claim_lost", "READY", 1)
+            assert ended == (FlowOutcome.LOST_RACE, "claim_lost", "READY", 1)
         else:
-            assert ended == (Outcome.FAILED, "attempts_exhausted", "FAILED", 1)
+            assert ended == (FlowOutcome.FAILED, "attempts_exhausted", "FAILED", 1)
         assert ("error" in found) == (attempts_max == 1)
 
     run(scenario())
@@ -245,7 +245,7 @@ def test_a_lease_of_a_wrong_clock_is_not_believed(store: WatchedStore, run: Run[
             until = timestamps.to_datetime(bench.now + round(hours * 3_600 * SECOND))
             await bench.put(run_id, flow_run(a=claimed_by_a_ghost(bench, leaseUntil=until)))
         assert (await bench.send_current("near")).reason == "no_ready_step"
-        assert (await bench.send_current("far")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("far")).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -258,7 +258,7 @@ def test_attempts_somebody_else_wrote_do_not_grow_out_of_bounds(store: WatchedSt
         await bench.put(
             "r", flow_run(a=step(claim={"attempt": 2**63 - 1, "returnedAt": timestamps.to_datetime(0)}))
         )
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -284,7 +284,7 @@ def test_a_short_outage_does_not_cost_the_lease(store: WatchedStore, run: Run[An
         while not task.done():
             await asyncio.sleep(0.02)
             bench.now += SECOND // 50
-        assert (await task).outcome is Outcome.SUCCEEDED
+        assert (await task).outcome is FlowOutcome.SUCCEEDED
         assert until[0] > began + lease_s * SECOND * 1.4
 
     run(scenario())
@@ -319,7 +319,7 @@ def test_a_step_whose_worker_went_silent_is_taken_over(store: WatchedStore, run:
         bench.now -= 1
         assert (await bench.send_current("r")).reason == "no_ready_step"
         bench.now += 1
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         assert (await bench.step_of("r", "a"))["claim"]["attempt"] == 2
 
     run(scenario())
@@ -382,7 +382,7 @@ def test_the_sweep_makes_abandoned_steps_ready_again(store: WatchedStore, run: R
         assert (first["a"]["status"], first["a"]["claim"]["attempt"]) == ("READY", 2)
         assert (first["b"], first["c"]) == (holds, mail)
         assert (await bench.step_of("r2", "a"))["error"]["code"] == "ATTEMPTS_EXHAUSTED"
-        assert (await bench.send_current("r1")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r1")).outcome is FlowOutcome.SUCCEEDED
         assert (await bench.step_of("r1", "a"))["claim"]["attempt"] == 3
 
     run(scenario())
@@ -451,7 +451,7 @@ def test_attempts_start_anew_when_a_person_asks_again(store: WatchedStore, run: 
         await bench.put("r", flow_run(a=claimed_by_a_ghost(bench)))
         assert (await bench.send_current("r")).reason == "attempts_exhausted"
         await bench.patch("r", {("steps", "a", "status"): "READY"})
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         found = await bench.step_of("r", "a")
         assert (found["claim"]["attempt"], found["error"]) == (1, None)
 
@@ -477,7 +477,7 @@ def test_a_process_that_ends_gives_its_steps_back(store: WatchedStore, run: Run[
         await bench.flow.worker.drain(0.05)
         result = await first
         release.set()
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.RETRY, "shutting_down", 503)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.RETRY, "shutting_down", 503)
         found = await bench.step_of("r", "a")
         assert (found["status"], found["claim"]["attempt"], "token" in found["claim"]) == ("READY", 0, False)
         refused = await bench.send_current("r")
@@ -553,6 +553,6 @@ def test_what_ends_in_time_is_not_given_back(store: WatchedStore, run: Run[Any])
         first = asyncio.ensure_future(bench.send_current("r"))
         await began.wait()
         await bench.flow.worker.drain(3)
-        assert (await first).outcome is Outcome.SUCCEEDED
+        assert (await first).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())

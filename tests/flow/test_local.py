@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from flow.test_leases import claimed_by_a_ghost
-from millpond import timestamps
-from millpond.errors import InvalidRun, RunExists, Unavailable
+from millpond.core import timestamps
+from millpond.core.errors import InvalidRun, RunExists, Unavailable
+from millpond.core.model import Document
 from millpond.flow import local
-from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
-from millpond.model import Document
 from millpond.stores.memory import MemoryStore
-from millpond.stores.sqlite import SqliteStore
+from millpond.stores.sqlite.store import SqliteStore
+from tests.flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
+from tests.flow.test_leases import claimed_by_a_ghost
 
 
 async def until(condition: Callable[[], Any], patience_s: float = 5.0) -> None:
@@ -137,11 +137,11 @@ def test_pauses_begin_anew_after_a_success(run: Run[Any]) -> None:
     async def scenario() -> None:
         events = FlowBench(WatchedStore(MemoryStore())).flow._local
         assert events is not None
-        away = FlowResult(outcome=Outcome.RETRY, reason="store_unavailable", text="", run_id="r")
+        away = FlowResult(outcome=FlowOutcome.RETRY, reason="store_unavailable", text="", run_id="r")
         pauses: list[float] = []
-        for result in (away, away, away.ends(Outcome.NOOP, "no_ready_step", ""), away):
+        for result in (away, away, away.ends(FlowOutcome.NOOP, "no_ready_step", ""), away):
             events._follow_up("r", result)
-            if result.outcome is Outcome.RETRY:
+            if result.outcome is FlowOutcome.RETRY:
                 timer = events._later.pop("r")
                 pauses.append(timer.when() - asyncio.get_running_loop().time())
                 timer.cancel()

@@ -7,9 +7,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.properties import examples
-from millpond.flow.folders import NAME_CHARS_MAX, folder_name
+from millpond.flow.artifact_paths import NAME_CHARS_MAX, folder_name
 from millpond.flow.run import idempotency_key
+from tests.common.properties import examples
 
 IDS = ["", "a", "a+b", "a%2Bb", "a%252Bb", "b", "b+c", "%", "%25", ".", "..", "a/b", "A", "é", "a" * 500, "a" * 501]
 ANY_ID = st.text(st.sampled_from("a+%2B5./~"), max_size=8)

@@ -11,13 +11,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
-from common.stores import open_store
-from flow.bench import FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from millpond.errors import Unavailable
+from millpond.core.errors import Unavailable
 from millpond.flow.event import EventData
-from millpond.flow.results import Outcome
+from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
+from tests.common.stores import open_store
+from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
 
 REQUIRED = {
     "GCP_PROJECT": "p",
@@ -57,7 +57,7 @@ def test_what_others_own_keeps_its_firestore_type(
 
     async def scenario() -> None:
         bench = FlowBench(pond, {"CHART_EXPORT": work})
-        assert (await bench.send("r", None)).outcome is Outcome.SUCCEEDED
+        assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
     after = reference.get().to_dict() or {}
@@ -99,7 +99,7 @@ def test_the_prefix_is_part_of_the_collection(request: pytest.FixtureRequest, ru
         assert (await bench.send("r", None)).reason == "event_filtered"
         event = {"id": "1", "type": "google.cloud.firestore.document.v1.updated", "document": "pre.flow_runs/r"}
         found = bench.flow.filter.read(event, lambda: EventData(None, None))
-        assert (await bench.flow.handle(found)).outcome is Outcome.SUCCEEDED
+        assert (await bench.flow.handle(found)).outcome is FlowOutcome.SUCCEEDED
 
     prefixed = WatchedStore(open_store("firestore with a prefix", request))
     run(scenario())

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from common.eventarc import UPDATED
-from flow.bench import FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from millpond.flow.results import Outcome
+from millpond.flow.results import FlowOutcome
+from tests.common.eventarc import UPDATED
+from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
 
 REQUIRED = {"service", "env", "runId", "eventId", "severity", "message"}
 
@@ -22,7 +22,7 @@ def test_scenario_1_a_realistic_event_is_parsed(store: WatchedStore, run: Run[An
         document = flow_run(chart=step())
         await bench.put("run-7", document)
         result = await bench.send("run-7", document, event_id="event-9")
-        assert (result.outcome, result.run_id, result.step_id) == (Outcome.SUCCEEDED, "run-7", "chart")
+        assert (result.outcome, result.run_id, result.step_id) == (FlowOutcome.SUCCEEDED, "run-7", "chart")
         line = bench.lines()[-1]
         assert line.keys() >= {*REQUIRED, "flowKey", "stepId", "eventType", "subject", "reason"}
         known = {name: line[name] for name in ("service", "env", "runId", "eventId", "severity", "reason")}
@@ -48,7 +48,7 @@ def test_scenario_2_no_ready_step_is_a_no_op(store: WatchedStore, run: Run[Any])
         document = flow_run(a=step("PENDING"), b=step(step_type="MAIL"))
         await bench.put("r", document)
         result = await bench.send("r", document)
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.NOOP, "no_ready_step", 200)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.NOOP, "no_ready_step", 200)
         assert store.calls == 0
         (line,) = bench.lines()
         assert line.keys() >= REQUIRED
@@ -65,7 +65,7 @@ def test_scenario_3_the_smallest_ready_step_is_picked(store: WatchedStore, run: 
         document = flow_run(z=step(), b10=step(), b9=step(), a=step("SUCCEEDED"))
         await bench.put("r", document)
         result = await bench.send("r", document)
-        assert (result.outcome, result.step_id) == (Outcome.SUCCEEDED, "b10")
+        assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b10")
         assert store.moves == [("r", "b10", "RUNNING"), ("r", "b10", "SUCCEEDED")]
         assert (await bench.step_of("r", "b9"))["status"] == "READY"
 
@@ -81,8 +81,8 @@ def test_scenario_4_a_double_event_is_harmless(store: WatchedStore, run: Run[Any
         await bench.put("r", document)
         first = await bench.send("r", document)
         third = await bench.send("r", document)
-        assert (first.outcome, third.outcome) == (Outcome.SUCCEEDED, Outcome.LOST_RACE)
-        assert [result.outcome for result in seconds] == [Outcome.LOST_RACE]
+        assert (first.outcome, third.outcome) == (FlowOutcome.SUCCEEDED, FlowOutcome.LOST_RACE)
+        assert [result.outcome for result in seconds] == [FlowOutcome.LOST_RACE]
         # So is the event that the finalise itself causes.
         assert (await bench.send_current("r")).reason == "no_ready_step"
         assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
@@ -107,7 +107,7 @@ def test_scenario_5_a_step_that_is_not_ready_is_left_alone(store: WatchedStore, 
         document = flow_run(chart=step(status, note="theirs"))
         await bench.put("r", document)
         result = await bench.send("r", document)
-        assert (result.outcome, result.reason, bench.worked) == (Outcome.NOOP, "no_ready_step", [])
+        assert (result.outcome, result.reason, bench.worked) == (FlowOutcome.NOOP, "no_ready_step", [])
         assert await bench.run_of("r") == document
         assert store.moves == []
 
@@ -135,7 +135,7 @@ def test_scenario_6_malformed_runs_are_ignored(store: WatchedStore, run: Run[Any
     async def scenario() -> None:
         bench = FlowBench(store)
         result = await bench.send("r", INVALID[name])
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.FILTERED, "invalid_steps", 200)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "invalid_steps", 200)
         assert store.calls == 0
         assert set(bench.reasons()) == {"invalid_steps"}
         assert bench.lines()[-1]["severity"] == "INFO"
@@ -151,7 +151,7 @@ def test_scenario_6_events_that_are_no_updates_are_ignored(store: WatchedStore, 
         bench = FlowBench(store)
         event_type = f"google.cloud.firestore.document.v1.{kind}"
         result = await bench.send("r", flow_run(chart=step()), event_type=event_type)
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.FILTERED, "event_filtered", 200)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "event_filtered", 200)
         (line,) = bench.lines()
         assert (line["severity"], line["reason"], store.calls) == ("INFO", "event_filtered", 0)
         assert line.keys() >= REQUIRED

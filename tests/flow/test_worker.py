@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from flow.bench import FlowBench, WatchedStore, flow_run, step
-from flow.conftest import Run
-from millpond.errors import AccessDenied, StepFailed, Unavailable, WriteRefused
-from millpond.flow.results import Outcome
+from millpond.core.errors import AccessDenied, StepFailed, Unavailable, WriteRefused
+from millpond.core.model import Document
+from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
 from millpond.flow.worker import TOKENS_MAX, UNDECIDED_MAX
-from millpond.model import Document
 from millpond.stores.memory import MemoryStore
+from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
+from tests.flow.conftest import Run
 
 DELIVERIES = 50
 
@@ -41,8 +41,8 @@ def test_fifty_deliveries_at_once_do_the_work_once(store: WatchedStore, run: Run
         assert len(worked) == 1
         assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
         outcomes = [result.outcome for result in results]
-        assert outcomes.count(Outcome.SUCCEEDED) == 1
-        assert outcomes.count(Outcome.LOST_RACE) == DELIVERIES - 1
+        assert outcomes.count(FlowOutcome.SUCCEEDED) == 1
+        assert outcomes.count(FlowOutcome.LOST_RACE) == DELIVERIES - 1
 
     run(scenario())
 
@@ -75,7 +75,7 @@ def test_an_event_without_a_document_costs_one_read(store: WatchedStore, run: Ru
         assert (await bench.send("idle", None)).reason == "no_ready_step"
         assert (await bench.send("gone", None)).reason == "event_filtered"
         assert store.calls == 2
-        assert (await bench.send("r", None)).outcome is Outcome.SUCCEEDED
+        assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -88,7 +88,7 @@ def test_a_good_step_beside_a_bad_one_is_worked(store: WatchedStore, run: Run[An
         document = flow_run(a={"status": "READY"}, b=step())
         await bench.put("r", document)
         result = await bench.send("r", document)
-        assert (result.outcome, result.step_id) == (Outcome.SUCCEEDED, "b")
+        assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b")
         (line,) = [line for line in bench.lines() if line["reason"] == "invalid_steps"]
         assert (line["stepId"], line["severity"]) == ("a", "WARNING")
         assert "stepType" in line["message"]
@@ -111,7 +111,7 @@ def test_steps_wait_for_what_they_depend_on(store: WatchedStore, run: Run[Any]) 
         await bench.patch("r", {("steps", "b", "status"): "PENDING"})
         early = flow_run(b=step("SUCCEEDED"), c=step(dependsOn=["b"]))
         result = await bench.send("r", early)
-        assert (result.outcome, result.reason) == (Outcome.NOOP, "step_blocked")
+        assert (result.outcome, result.reason) == (FlowOutcome.NOOP, "step_blocked")
         assert (await bench.step_of("r", "c"))["status"] == "READY"
         await bench.patch("r", {("steps", "b", "status"): "SUCCEEDED"})
         assert (await bench.send_current("r")).step_id == "c"
@@ -129,7 +129,7 @@ def test_any_step_id_works(store: WatchedStore, run: Run[Any], step_id: str) -> 
         bench = FlowBench(store)
         document = {"steps": {step_id: step(), "zz": step("PENDING", b=step())}}
         await bench.put("r", document)
-        assert (await bench.send("r", document)).outcome is Outcome.SUCCEEDED
+        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
         after = (await bench.run_of("r"))["steps"]
         assert after.keys() == {step_id, "zz"}
         assert (after[step_id]["status"], after["zz"]) == ("SUCCEEDED", document["steps"]["zz"])
@@ -148,7 +148,7 @@ def test_what_others_change_meanwhile_stays(store: WatchedStore, run: Run[Any]) 
 
         bench = FlowBench(store, {"CHART_EXPORT": work})
         await bench.put("r", {**flow_run(a=step(), b=step("PENDING")), "note": "first"})
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         after = await bench.run_of("r")
         assert (after["note"], after["steps"]["b"]["status"]) == ("changed", "CANCELLED")
         assert after["steps"]["c"] == step("PENDING")
@@ -239,12 +239,12 @@ def test_whatever_a_step_does_it_ends_failed_with_a_code(store: WatchedStore, ru
         bench = FlowBench(store, {"BREAK": function, "CHART_EXPORT": lambda _: None})
         await bench.put("r", flow_run(a=step(step_type="BREAK"), b=step()))
         result = await bench.send_current("r")
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.FAILED, "step_failed", 200)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FAILED, "step_failed", 200)
         found = await bench.step_of("r", "a")
         assert (found["status"], found["error"]["code"]) == ("FAILED", code)
         assert found["error"]["message"]
         assert store.finalises("r", "a") == ["FAILED"]
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         assert bench.flow.worker.running == 0
 
     run(scenario())
@@ -262,7 +262,7 @@ def test_a_step_that_takes_too_long_is_failed(store: WatchedStore, run: Run[Any]
         await asyncio.sleep(0.05)
         found = await bench.step_of("r", "a")
         assert (result.outcome, found["error"]["code"], found.get("outputs")) == (
-            Outcome.FAILED,
+            FlowOutcome.FAILED,
             "STEP_TIMEOUT",
             None,
         )
@@ -303,7 +303,7 @@ def test_a_lost_reply_heals_by_reading_again(store: WatchedStore, run: Run[Any],
         bench = FlowBench(store)
         await bench.put("r", flow_run(a=step()))
         getattr(store, fault)[:] = [None] * commit + [AWAY]
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
         assert (bench.worked, store.finalises("r", "a")) == ([("r", "a")], ["SUCCEEDED"])
 
     run(scenario())
@@ -324,7 +324,7 @@ def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(
         assert (first.reason, first.http_status, bench.worked) == ("store_unavailable", 503, [])
         assert (await bench.step_of("r", "a"))["status"] == "RUNNING"
         store.reads_failing = []
-        assert (await bench.send("r", document)).outcome is Outcome.SUCCEEDED
+        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
         assert store.moves == [("r", "a", "RUNNING"), ("r", "a", "SUCCEEDED")]
 
     run(scenario())
@@ -398,9 +398,15 @@ def test_a_step_id_with_control_characters_is_not_taken(run: Run[Any], step_id: 
 
 
 REFUSALS = {
-    "away": (AWAY, Outcome.RETRY, "store_unavailable", 503, "ERROR"),
-    "denied": (AccessDenied("denied", code="PERMISSION_DENIED"), Outcome.RETRY, "access_denied", 503, "CRITICAL"),
-    "refused": (WriteRefused("too big", code="INVALID_ARGUMENT"), Outcome.NOOP, "write_refused", 200, "ALERT"),
+    "away": (AWAY, FlowOutcome.RETRY, "store_unavailable", 503, "ERROR"),
+    "denied": (
+        AccessDenied("denied", code="PERMISSION_DENIED"),
+        FlowOutcome.RETRY,
+        "access_denied",
+        503,
+        "CRITICAL",
+    ),
+    "refused": (WriteRefused("too big", code="INVALID_ARGUMENT"), FlowOutcome.NOOP, "write_refused", 200, "ALERT"),
 }
 
 
@@ -419,7 +425,7 @@ def test_a_claim_that_cannot_be_made(store: WatchedStore, run: Run[Any], name: s
         assert bench.lines()[-1]["severity"] == severity
         assert ((await bench.step_of("r", "a"))["status"], bench.worked) == ("READY", [])
         store.before = []
-        assert (await bench.send_current("r")).outcome is Outcome.SUCCEEDED
+        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -438,9 +444,9 @@ def test_contention_is_retried_and_then_comes_again(store: WatchedStore, run: Ru
         inner = store._commit
         store._commit = rival  # type: ignore[method-assign,assignment]
         result = await bench.send("r", document)
-        assert (result.outcome, result.reason, result.http_status) == (Outcome.RETRY, "contention", 503)
+        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.RETRY, "contention", 503)
         store._commit = inner  # type: ignore[method-assign]
-        assert (await bench.send("r", document)).outcome is Outcome.SUCCEEDED
+        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
 
     run(scenario())
 
@@ -463,6 +469,6 @@ def test_more_events_than_may_wait_are_sent_away(store: WatchedStore, run: Run[A
         assert (refused.reason, refused.http_status) == ("backpressure_queue_full", 429)
         release.set()
         results = await asyncio.gather(*waiting)
-        assert [result.outcome for result in results].count(Outcome.SUCCEEDED) == 3
+        assert [result.outcome for result in results].count(FlowOutcome.SUCCEEDED) == 3
 
     run(scenario())

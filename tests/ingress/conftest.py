@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from common.issuer import (
+from tests.common.issuer import (
     Gate,
     Issuer,
 )

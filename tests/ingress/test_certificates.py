@@ -15,7 +15,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding
 
-from common.issuer import (
+from millpond.core.errors import KeysUnavailable, PushRefused
+from millpond.ingress import certificates
+from tests.common.issuer import (
     Gate,
     Issuer,
     certificate,
@@ -25,8 +27,6 @@ from common.issuer import (
     rs256,
     signed_as,
 )
-from millpond.errors import KeysUnavailable, PushRefused
-from millpond.ingress import certificates
 
 
 class Fault(NamedTuple):

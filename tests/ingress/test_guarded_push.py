@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from common.issuer import (
+from millpond import settings as settings_module
+from millpond.core.errors import KeysUnavailable, PushForbidden, SettingsError
+from millpond.ingress import certificates, oidc, push
+from millpond.ingress.oidc import PushGuard
+from millpond.service.service import Service
+from millpond.stores.memory import MemoryStore
+from tests.common.issuer import (
     ACCOUNT,
     AUDIENCE,
     Gate,
     Issuer,
     good,
 )
-from millpond import settings as settings_module
-from millpond.errors import KeysUnavailable, PushForbidden, SettingsError
-from millpond.ingress import certificates, oidc, push
-from millpond.ingress.oidc import PushGuard
-from millpond.service import Service
-from millpond.stores.memory import MemoryStore
 
 BODY = json.dumps(
     {

@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from common.issuer import (
+from millpond.core.errors import PushForbidden, PushRefused
+from millpond.ingress import oidc
+from millpond.ingress.certificates import read_certificates
+from tests.common.issuer import (
     FORBIDDEN,
     UNAUTHENTICATED,
     Gate,
@@ -21,9 +24,6 @@ from common.issuer import (
     rs256,
     signed_as,
 )
-from millpond.errors import PushForbidden, PushRefused
-from millpond.ingress import oidc
-from millpond.ingress.certificates import read_certificates
 
 
 @pytest.mark.parametrize("iss", ["https://accounts.google.com", "accounts.google.com"])

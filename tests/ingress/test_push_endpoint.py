@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from millpond import settings as settings_module
-from millpond.errors import AccessDenied, Unavailable, WriteRefused
+from millpond.core.errors import AccessDenied, Unavailable, WriteRefused
+from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Write
 from millpond.ingress.push import PushEndpoint
-from millpond.model import Committed, Conflict, Delivery, LogEntry, Write
-from millpond.service import Service
+from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from millpond.views.ops import OpsServices
+from millpond.views.services import OpsServices
 
 SHAPE = {"outcome", "reason", "messageId", "topic", "views", "error"}
 Message = MutableMapping[str, Any]

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
 
-from acceptance.support import Server
-from instances.traffic import Message
+from tests.acceptance.support import Server
+from tests.instances.traffic import Message
 
 AT_ONCE = 24
 ANSWER_S = 15.0

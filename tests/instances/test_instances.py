@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from acceptance.support import Server
-from common.firestore_proxy import running_proxy, total
-from common.pond import Pond
-from instances.broker import Broker
-from instances.counting import Fills
-from instances.traffic import Message, Traffic
-from millpond.decode import decode_push
+from millpond.core.decode import decode_push
 from millpond.views import load_views
-from wire.onlooker import Onlooker
-from wire.rig import documents_of_views
+from tests.acceptance.support import Server
+from tests.common.firestore_proxy import running_proxy, total
+from tests.common.pond import Pond
+from tests.instances.broker import Broker
+from tests.instances.counting import Fills
+from tests.instances.traffic import Message, Traffic
+from tests.wire.onlooker import Onlooker
+from tests.wire.rig import documents_of_views
 
 SEED = 20_261_115
 EVENTS = 360
 # One kind of six, ticks, leaves none.
 EVENTS_WITH_RECEIPTS = 300
 INSTANCES = 3
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"ENV": "test", "SYSTEM_EVENTS_TOPIC": "system.events", "DEFAULT_REGION": "local"}
 COUNTED = ("millpond_conflicts_total", "millpond_documents_read_total", "millpond_documents_written_total")
 
@@ -45,8 +45,8 @@ class Fleet:
             "STORE": "firestore",
             "GCP_PROJECT": project,
             "FIRESTORE_EMULATOR_HOST": address,
-            "VIEWS": "instances.counting",
-            "PYTHONPATH": f"{TESTS}",
+            "VIEWS": "tests.instances.counting",
+            "PYTHONPATH": f"{ROOT}",
         }
         self._counted: Counter[str] = Counter()
         with ThreadPoolExecutor() as starting:

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from common.pond import Pond
-from millpond import timestamps
-from millpond.errors import Poison
-from millpond.model import Delivery, Result
-from millpond.route import Item
-from producers.cases import Case, Message, all_cases, check
+from millpond.core import timestamps
+from millpond.core.errors import Poison
+from millpond.core.model import Delivery, Result
+from millpond.core.route import Item
+from tests.common.pond import Pond
+from tests.producers.cases import Case, Message, all_cases, check
 
 
 def delivery_of(message: Message) -> Delivery:

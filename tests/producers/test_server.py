@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from acceptance.support import Server, Start, push_body, starting
-from producers.cases import Case, all_cases, check
+from tests.acceptance.support import Server, Start, push_body, starting
+from tests.producers.cases import Case, all_cases, check
 
 CASES = all_cases()
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from common.faulty import Bench, FaultyStore
-from common.pond import NOW, SECOND, at, delivery
-from millpond import batch
-from millpond.model import Delivery, Ref, Snapshot
+from millpond.core.model import Delivery, Ref, Snapshot
+from millpond.engine import committer as batch
 from millpond.sim.world import run_seed
+from tests.common.faulty import Bench, FaultyStore
+from tests.common.pond import NOW, SECOND, at, delivery
 
 # Seed → what went wrong in its world.
 SEEDS = {

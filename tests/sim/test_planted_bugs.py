@@ -20,12 +20,14 @@ BY_TESTS = [bug for bug in BUGS if bug.tests]
 
 
 def a_bug(folder: Path, *tests: str, change: str = "# harmless", text: str = "A bug.") -> Bug:
-    """A bug that adds a line to a module of one line."""
+    """A bug that adds a line at the end of a module."""
     path = "src/millpond/sim/__init__.py"
-    line = (ROOT / path).read_text().rstrip("\n")
+    lines = (ROOT / path).read_text().splitlines()
     head = f"{text}\nCaught by: {', '.join(tests)}\n" if tests else f"{text}\n"
     patch = folder / "a-bug.patch"
-    patch.write_text(f"{head}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1,2 @@\n {line}\n+{change}\n")
+    patch.write_text(
+        f"{head}\n--- a/{path}\n+++ b/{path}\n@@ -{len(lines)} +{len(lines)},2 @@\n {lines[-1]}\n+{change}\n"
+    )
     return Bug.read(patch)
 
 
@@ -69,7 +71,7 @@ def test_a_planted_bug_names_tests_that_exist(bug: Bug) -> None:
 def test_a_patch_that_no_longer_applies_is_not_caught(tmp_path: Path, tests: tuple[str, ...]) -> None:
     patch = tmp_path / "gone.patch"
     patch.write_text(
-        "Gone.\n\n--- a/src/millpond/plan.py\n+++ b/src/millpond/plan.py\n@@ -1 +1 @@\n-nothing\n+more\n"
+        "Gone.\n\n--- a/src/millpond/core/plan.py\n+++ b/src/millpond/core/plan.py\n@@ -1 +1 @@\n-nothing\n+more\n"
     )
     verdict = try_bug(Bug.read(patch)._replace(tests=tests), Suites(), seeds=1)
 

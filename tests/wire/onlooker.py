@@ -12,8 +12,8 @@ from google.cloud.firestore_v1.services.firestore import FirestoreClient
 from google.cloud.firestore_v1.services.firestore.transports import FirestoreGrpcTransport
 from google.cloud.firestore_v1.types import RunQueryResponse
 
-from millpond.model import Document
-from millpond.stores.firestore_values import decode_fields, get_time
+from millpond.core.model import Document
+from millpond.stores.firestore.values import decode_fields, get_time
 
 _OWNER = [("authorization", "Bearer owner")]
 

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from common.firestore_proxy import Fault, FirestoreProxy
-from common.pond import NOW
 from millpond import settings as settings_module
+from millpond.core.model import Delivery, Document
 from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE as EMULATOR_VARIABLE
 from millpond.ingress.push import PushEndpoint
-from millpond.model import Delivery, Document
-from millpond.service import Service, open_store
-from wire.onlooker import Onlooker, Seen
-from wire.table import Line
-from wire.traffic import ENVIRONMENT, Holdings, push_body
+from millpond.service.service import Service, open_store
+from tests.common.firestore_proxy import Fault, FirestoreProxy
+from tests.common.pond import NOW
+from tests.wire.onlooker import Onlooker, Seen
+from tests.wire.table import Line
+from tests.wire.traffic import ENVIRONMENT, Holdings, push_body
 
 ROUNDS_MAX = 10
 # A service that cannot be closed fails its own row, and no other.
@@ -27,7 +27,7 @@ CLOSE_S = 30.0
 _JSON = [(b"content-type", b"application/json")]
 _QUICK = {
     "STORE": "firestore",
-    "VIEWS": "common.pond",
+    "VIEWS": "tests.common.pond",
     "FIRESTORE_RETRY_MAX_ATTEMPTS": "4",
     "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.005",
     "FIRESTORE_RETRY_MAX_BACKOFF_S": "0.02",

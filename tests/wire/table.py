@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from grpc import StatusCode
 
-from common.firestore_proxy import COMMIT, READ
+from tests.common.firestore_proxy import COMMIT, READ
 
 ONCE, THRICE, FOR_EVER = "once", "thrice", "for ever"
 TIMES: dict[str, int | None] = {ONCE: 1, THRICE: 3, FOR_EVER: None}

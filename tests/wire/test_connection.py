@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from common.emulators import free_port
-from millpond.errors import Unavailable
-from millpond.model import Ref
-from millpond.stores.firestore import FirestoreStore
+from millpond.core.errors import Unavailable
+from millpond.core.model import Ref
+from millpond.stores.firestore.store import FirestoreStore
+from tests.common.emulators import free_port
 
 OUTAGE_S = 10.0
 CALL_S = 0.5

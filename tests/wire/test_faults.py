@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from common.firestore_proxy import AFTER, BEFORE, Fault, FirestoreProxy
-from millpond.model import Document
-from wire.onlooker import Onlooker
-from wire.rig import Rig, documents_of_views, inject
-from wire.table import FOR_EVER, METHODS, ROWS, TIMES, Line, Row, expected, rows
-from wire.traffic import FIRST, PRIOR, fold, more
+from millpond.core.model import Document
+from tests.common.firestore_proxy import AFTER, BEFORE, Fault, FirestoreProxy
+from tests.wire.onlooker import Onlooker
+from tests.wire.rig import Rig, documents_of_views, inject
+from tests.wire.table import FOR_EVER, METHODS, ROWS, TIMES, Line, Row, expected, rows
+from tests.wire.traffic import FIRST, PRIOR, fold, more
 
 # Enough to keep two processors busy.
 ROWS_AT_ONCE = 6
@@ -48,7 +48,7 @@ def reports(firestore_emulator: str) -> Mapping[Row, Report | BaseException]:
     """Every row, run side by side."""
     with pytest.MonkeyPatch.context() as patched:
         # A verdict from memory is checked when a second has passed: on a slow machine that would change words.
-        patched.setattr("millpond.batch.CACHE_TRUST_S", 60.0)
+        patched.setattr("millpond.engine.committer.CACHE_TRUST_S", 60.0)
         return asyncio.run(_run_all(firestore_emulator))
 
 

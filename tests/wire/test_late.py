@@ -8,11 +8,11 @@ from typing import Any
 
 from grpc import StatusCode
 
-from common.firestore_proxy import BEFORE, COMMIT, LATE, Fault, FirestoreProxy
-from common.pond import tick
-from wire.onlooker import Onlooker
-from wire.rig import Rig, documents_of_views, inject
-from wire.traffic import FIRST, fold
+from tests.common.firestore_proxy import BEFORE, COMMIT, LATE, Fault, FirestoreProxy
+from tests.common.pond import tick
+from tests.wire.onlooker import Onlooker
+from tests.wire.rig import Rig, documents_of_views, inject
+from tests.wire.traffic import FIRST, fold
 
 GIVE_UP_S = "1.0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from wire.table import TIMES, expected, rows
+from tests.wire.table import TIMES, expected, rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from grpc import StatusCode
 
-from acceptance.event_streams import Reading, reading
-from acceptance.support import Answer, Server
-from common.firestore_proxy import BEFORE, COMMIT, Fault, running_proxy
-from common.relay import Relay, relayed
+from tests.acceptance.event_streams import Reading, reading
+from tests.acceptance.support import Answer, Server
+from tests.common.firestore_proxy import BEFORE, COMMIT, Fault, running_proxy
+from tests.common.relay import Relay, relayed
 
 T0 = "2026-01-08T12:00:00Z"
 NOTICED_S = 20.0

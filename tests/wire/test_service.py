@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from common.firestore_proxy import BEFORE, COMMIT, HANG, READ, Fault, FirestoreProxy
-from common.pond import NOW, at, delivery, order, service, tick
-from millpond.model import Delivery
-from wire.onlooker import Onlooker
-from wire.rig import Rig, documents_of_views, inject
-from wire.traffic import fold
+from millpond.core.model import Delivery
+from tests.common.firestore_proxy import BEFORE, COMMIT, HANG, READ, Fault, FirestoreProxy
+from tests.common.pond import NOW, at, delivery, order, service, tick
+from tests.wire.onlooker import Onlooker
+from tests.wire.rig import Rig, documents_of_views, inject
+from tests.wire.traffic import fold
 
 BIG = 12
 

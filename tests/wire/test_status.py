@@ -10,11 +10,11 @@ import pytest
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from grpc import StatusCode
 
-from common.firestore_proxy import BEFORE, COMMIT, DETAILS, READ, Fault, FirestoreProxy
-from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.model import Conflict, Put, Ref
-from millpond.stores.firestore import FirestoreStore
-from millpond.stores.firestore_errors import CLIENT_ERRORS, translate
+from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.core.model import Conflict, Put, Ref
+from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
+from millpond.stores.firestore.store import FirestoreStore
+from tests.common.firestore_proxy import BEFORE, COMMIT, DETAILS, READ, Fault, FirestoreProxy
 
 # (what a read becomes, what a commit becomes). A conflict is a value; its culprits are read, and there are none.
 # Unavailable where nobody can say whether it was applied, AccessDenied where only people can mend it.

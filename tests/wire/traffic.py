@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.pond import Orders, Pond, at, order, service, signal
-from millpond import timestamps
-from millpond.letters.in_store import letter_ref
-from millpond.model import Delivery, Document
-from millpond.view import Merge, Tally
+from millpond.core import timestamps
+from millpond.core.model import Delivery, Document
+from millpond.core.view import Merge, Tally
+from millpond.dead_letters.store import letter_ref
 from millpond.views import load_views
-from wire.onlooker import Seen
+from tests.common.pond import Orders, Pond, at, order, service, signal
+from tests.wire.onlooker import Seen
 
 ENVIRONMENT = {"ENV": "test", "SYSTEM_EVENTS_TOPIC": "system.events", "DEFAULT_REGION": "local"}
 # What another instance has done before: so the first read finds documents, and the first commit replaces some.

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator
 
 from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level, Severity
+from millpond.alerts.format import duration, span
 from millpond.alerts.signals import COUNTERS, GAUGES
-from millpond.alerts.words import duration, span
 
 _HEAD = """\
 # Made from src/millpond/alerts/alerts.json. Do not edit it; run

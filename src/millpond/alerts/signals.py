@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millpond.errors import AccessDenied, Unavailable
-from millpond.metrics import Metrics
-from millpond.model import Outcome
+from millpond.core.errors import AccessDenied, Unavailable
+from millpond.core.model import Outcome
+from millpond.telemetry.metrics import Metrics
 
 # A full waiting room is how Millpond slows its broker down, and says nothing about what was sent: such an answer is
 # a request, but not one of the 4xx that tell of a producer's fault.

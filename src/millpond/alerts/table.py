@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.alerts import Alert, Alerts, Case
-from millpond.alerts.words import condition
+from millpond.alerts.format import condition
 
 _HEAD = """\
 | alert | case | what is measured | warning | critical | at least | seen by |

@@ -1,6 +1,8 @@
-"""The `millpond` command: every way it can end becomes an exit code and at most one line, never a traceback.
+"""The `millpond` command: one module for each command, listed in `root`.
 
-The commands are in modules of their own, imported only when they are run: `millpond --help` loads none of them.
+Owns arguments, output and exit codes. Commands that write go through the running server, or take the store's lock
+if none runs (`backend`). Every way a command can end becomes an exit code and at most one line, never a traceback.
+Modules are imported only when their command is run: `millpond --help` loads none of them.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import click
 from millpond.cli import exits
 from millpond.cli.output import clean, print_error
 from millpond.cli.root import cli
-from millpond.errors import MillpondError
+from millpond.core.errors import MillpondError
 
 
 def main() -> None:

@@ -11,14 +11,14 @@ from types import FrameType
 
 import click
 
-from millpond.care.copying import Copied, CopyFailed, copy_store
-from millpond.care.findings import amount
 from millpond.cli import exits
 from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import clean, print_facts, print_json, print_line, print_note, progress
 from millpond.cli.server import refuse_missing
+from millpond.doctor.findings import amount
 from millpond.settings import FIRESTORE, Settings
+from millpond.stores.sqlite.backup import Copied, CopyFailed, copy_store
 
 
 @click.command(

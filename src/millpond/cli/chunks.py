@@ -11,7 +11,7 @@ from typing import BinaryIO
 CHUNK_BYTES = 256 * 1024
 
 
-class Source:
+class ChunkSource:
     """What is read. `size` is known for files on disk only."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -22,7 +22,7 @@ class Source:
         self.may_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or file.isatty()
 
 
-async def read_chunks(source: Source) -> AsyncIterator[bytes]:
+async def read_chunks(source: ChunkSource) -> AsyncIterator[bytes]:
     """Every chunk, then one that is empty."""
     if not source.may_wait:
         while chunk := source.file.read(CHUNK_BYTES):

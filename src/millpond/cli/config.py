@@ -9,7 +9,7 @@ import click
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Column, print_json, print_table
 from millpond.settings import Settings
-from millpond.settings_table import TABLE, Setting
+from millpond.settings.table import TABLE, Setting
 
 MASK = "********"
 _COLUMNS = (Column("name"), Column("value"), Column("from"), Column("meaning"))

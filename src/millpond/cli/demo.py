@@ -12,8 +12,8 @@ from millpond.cli.demo_show import Show
 from millpond.cli.options import example, load_settings, setting_option, store_option
 from millpond.cli.output import print_error
 from millpond.cli.verify import refuse_without_log
-from millpond.errors import MillpondError
-from millpond.web import server
+from millpond.core.errors import MillpondError
+from millpond.http import server
 
 _STEPS = "millpond.demo.steps"
 

@@ -8,10 +8,10 @@ from collections import Counter
 
 from millpond.cli.address import Address
 from millpond.cli.exits import Unreachable
+from millpond.cli.http_client import Client
 from millpond.cli.messages import encode_push, now_us
 from millpond.cli.server import PUSH_PATH, answer_of
-from millpond.cli.wire import Client
-from millpond.demo.mishaps import Mishaps, Sent
+from millpond.demo.mishaps import Mishap, Mishaps
 from millpond.demo.scene import Scene
 
 _AT_ONCE = 32
@@ -37,7 +37,7 @@ class Feed:
     async def run(self) -> None:
         """First what had happened before, then what happens, for ever."""
         for happening in self._scene.before(now_us()):
-            await self._start(Sent(self._mishaps.publish(happening, now_us())))
+            await self._start(Mishap(self._mishaps.publish(happening, now_us())))
         due = time.monotonic()
         while True:
             for happening in self._scene.next(now_us()):
@@ -52,7 +52,7 @@ class Feed:
         await asyncio.gather(*self._on_their_way, return_exceptions=True)
         self._client.close()
 
-    async def _start(self, sent: Sent) -> None:
+    async def _start(self, sent: Mishap) -> None:
         # Waits where too much is under way, as a broker does whose consumer is slow.
         async with self._room:
             pass
@@ -60,7 +60,7 @@ class Feed:
         self._on_their_way.add(task)
         task.add_done_callback(self._on_their_way.discard)
 
-    async def _deliver(self, sent: Sent) -> None:
+    async def _deliver(self, sent: Mishap) -> None:
         await asyncio.sleep(sent.after_s)
         body = encode_push(sent.delivery)
         async with self._room:

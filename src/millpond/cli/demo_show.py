@@ -12,12 +12,12 @@ import click
 
 from millpond.cli.demo_feed import Feed
 from millpond.cli.messages import now_us
+from millpond.core.errors import MillpondError
 from millpond.demo.scene import symbols
-from millpond.errors import MillpondError
 from millpond.flow.registry import charts_can_be_drawn
-from millpond.refold.fold import open_scratch
-from millpond.refold.verify import Verifier
-from millpond.service import Service
+from millpond.reprocess.fold import open_scratch
+from millpond.reprocess.verify import Verifier
+from millpond.service.service import Service
 
 _CHECK_EVERY_S = 1.0
 _ALL_EVERY_S = 10.0

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import click
 
-from millpond.care.examination import examine
-from millpond.care.findings import Finding, State
 from millpond.cli import exits
 from millpond.cli.colours import print_coloured
 from millpond.cli.options import OVERRIDES, example, json_option, store_option, views_option
 from millpond.cli.output import clean, print_json, print_line
+from millpond.doctor.examination import examine
+from millpond.doctor.findings import Finding, State
 
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red", State.UNCHECKED: "cyan"}
 # The worst first in the sum, as a person asks.

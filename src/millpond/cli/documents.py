@@ -12,9 +12,9 @@ from millpond.cli import exits
 from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
-from millpond.model import Document, Ref, Snapshot
+from millpond.core.model import Document, Ref, Snapshot
+from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, document_json, split_page
 from millpond.settings import Settings
-from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX, document_json, split_page
 
 _COLLECTIONS = (Column("collection"), Column("docs", right=True))
 _DOCUMENTS = (Column("id"), Column("version", right=True), Column("data", clip=True))

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import NoReturn
 
-from millpond.errors import MillpondError, RunExists, StoreError
-from millpond.stores.lock import StoreInUse
+from millpond.core.errors import MillpondError, RunExists, StoreError
+from millpond.stores.sqlite.lock import StoreInUse
 
 OK = 0
 NEGATIVE = 1

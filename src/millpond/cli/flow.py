@@ -12,16 +12,16 @@ import msgspec
 from millpond.cli import exits
 from millpond.cli.flow_file import decode_run, print_steps, run_arguments
 from millpond.cli.flow_local import run_local
+from millpond.cli.http_client import Reply
 from millpond.cli.local import open_for_reading, open_service, refuse_memory
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import clean, print_facts, print_json, print_line, print_note
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
-from millpond.cli.wire import Reply
-from millpond.errors import InvalidRun, RunExists, SettingsError
+from millpond.core.errors import InvalidRun, RunExists, SettingsError
+from millpond.core.model import Ref, Snapshot
 from millpond.flow.run import COLLECTION
 from millpond.flow.submit import id_of
-from millpond.model import Ref, Snapshot
 from millpond.settings import Settings
 
 _TIMEOUT_S = 30.0

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from millpond.cli.output import Column, clean, print_line, print_table
+from millpond.core.model import Document
 from millpond.flow.run import type_of
-from millpond.model import Document
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEPS = (

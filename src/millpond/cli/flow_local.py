@@ -15,17 +15,17 @@ from millpond.cli import exits
 from millpond.cli.flow_file import decode_run, print_steps, run_arguments
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import print_json
+from millpond.core.model import Document, Ref
+from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
-from millpond.flow.results import Outcome
+from millpond.flow.results import FlowOutcome
 from millpond.flow.service import Flow
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.model import Document, Ref
-from millpond.ports import StoreWithCatalog
-from millpond.service import open_store
+from millpond.service.service import open_store
 from millpond.settings import Settings
 from millpond.stores.memory import MemoryStore
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 
 
 @click.command(
@@ -61,9 +61,9 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
         async with _documents(settings) as documents:
             flow = Flow(settings, store, log, metrics, lambda: time.time_ns() // 1_000, documents=documents)
             chosen = (await flow.submit(run, run_id)).run_id
-            number, outcome = 0, Outcome.SUCCEEDED
+            number, outcome = 0, FlowOutcome.SUCCEEDED
             # Nobody else works on it, so a race is lost only where an attempt was given up, and counted.
-            while outcome in {Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST_RACE}:
+            while outcome in {FlowOutcome.SUCCEEDED, FlowOutcome.FAILED, FlowOutcome.LOST_RACE}:
                 number += 1
                 event = FlowEvent(run_id=chosen, id=f"local-{number}", type=UPDATED_TYPE)
                 outcome = (await flow.handle(event)).outcome

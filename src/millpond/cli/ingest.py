@@ -12,20 +12,20 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 import uvloop
 
-from millpond import timestamps
 from millpond.cli import exits
 from millpond.cli.address import Address, url_option
-from millpond.cli.chunks import Source, read_chunks
+from millpond.cli.chunks import ChunkSource, read_chunks
+from millpond.cli.http_client import Client
 from millpond.cli.local import open_service, settled
 from millpond.cli.messages import encode_push
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.retry import patiently
 from millpond.cli.server import answer_of, find_server, push_path
-from millpond.cli.wire import Client
-from millpond.errors import Poison
-from millpond.ingress.files import Line, LineCutter, decode_lines
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.errors import Poison
+from millpond.core.model import Delivery
+from millpond.ingress.files import FileLine, LineCutter, decode_lines
 from millpond.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -35,16 +35,16 @@ _OUTCOMES = (Column("outcome"), Column("messages", right=True))
 _FAILED = frozenset({"poison", "retry", "refused"})
 
 
-class Sent(NamedTuple):
+class SentChunk(NamedTuple):
     outcome: str
     reason: str
     error: str = ""
 
 
-Send = Callable[[Delivery], Awaitable[Sent]]
+Send = Callable[[Delivery], Awaitable[SentChunk]]
 
 
-class Report:
+class IngestReport:
     """What became of the file so far."""
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Report:
         self.bad_lines = 0
         self._started = time.perf_counter()
 
-    def bad_line(self, line: Line) -> None:
+    def bad_line(self, line: FileLine) -> None:
         self.bad_lines += 1
         self._fault(line.number, "bad_line", line.fault or "")
 
-    def sent(self, number: int, sent: Sent) -> None:
+    def sent(self, number: int, sent: SentChunk) -> None:
         self.outcomes[sent.outcome] += 1
         if sent.outcome in _FAILED:
             self._fault(number, sent.outcome, f"{sent.reason}: {sent.error}" if sent.error else sent.reason)
@@ -125,8 +125,8 @@ def ingest(
         raise click.UsageError(str(error), ctx) from None
     settings = load_settings()
     address = url or find_server(settings)
-    report = Report()
-    uvloop.run(_ingest(settings, address, Source(file), default_time, concurrency, report))
+    report = IngestReport()
+    uvloop.run(_ingest(settings, address, ChunkSource(file), default_time, concurrency, report))
     summary = report.as_json(address.base if address else settings.store)
     if as_json:
         print_json(summary)
@@ -150,10 +150,10 @@ def _show(summary: dict[str, Any]) -> None:
 async def _ingest(
     settings: Settings,
     address: Address | None,
-    source: Source,
+    source: ChunkSource,
     default_time: int | None,
     concurrency: int,
-    report: Report,
+    report: IngestReport,
 ) -> None:
     async with _sender(settings, address, concurrency) as send:
         with progress("Ingesting", source.size) as advance:
@@ -165,7 +165,12 @@ async def _ingest(
 
 
 async def _send_all(
-    send: Send, source: Source, default_time: int | None, concurrency: int, report: Report, advance: Advance
+    send: Send,
+    source: ChunkSource,
+    default_time: int | None,
+    concurrency: int,
+    report: IngestReport,
+    advance: Advance,
 ) -> None:
     slots = asyncio.Semaphore(concurrency)
 
@@ -184,7 +189,7 @@ async def _send_all(
             tasks.create_task(one(line.number, line.delivery))
 
 
-async def _lines(source: Source, default_time: int | None, advance: Advance) -> AsyncIterator[Line]:
+async def _lines(source: ChunkSource, default_time: int | None, advance: Advance) -> AsyncIterator[FileLine]:
     cutter = LineCutter()
     number = 1
     async for chunk in read_chunks(source):
@@ -200,10 +205,10 @@ async def _sender(settings: Settings, address: Address | None, concurrency: int)
     if address is None:
         async with open_service(settings, concurrency) as service:
 
-            async def handle(delivery: Delivery) -> Sent:
+            async def handle(delivery: Delivery) -> SentChunk:
                 result = await settled(lambda: service.engine.handle(delivery))
                 error = "" if result.error is None else str(result.error)
-                return Sent(str(result.outcome), result.reason, error)
+                return SentChunk(str(result.outcome), result.reason, error)
 
             yield handle
         return
@@ -212,12 +217,12 @@ async def _sender(settings: Settings, address: Address | None, concurrency: int)
     # A server that was never there is said at once; only one that goes away later is waited for.
     await client.request("GET", "/livez")
 
-    async def post(delivery: Delivery) -> Sent:
+    async def post(delivery: Delivery) -> SentChunk:
         body = encode_push(delivery)
         reply = await patiently(lambda: client.request("POST", path, body))
         answer = answer_of(reply)
         texts = [str(answer.get(name, "")) for name in ("outcome", "reason", "error")]
-        return Sent(texts[0] or "refused", *texts[1:])
+        return SentChunk(texts[0] or "refused", *texts[1:])
 
     try:
         yield post

@@ -14,11 +14,11 @@ from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean_block, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.selection import Filter, LetterCommand, filter_options, matching
-from millpond.letters import in_store
-from millpond.letters.in_store import COLLECTION, StoredLetters
-from millpond.model import Delivery, Ref, Snapshot
+from millpond.core.model import Delivery, Ref, Snapshot
+from millpond.dead_letters import store as in_store
+from millpond.dead_letters.store import COLLECTION, StoredLetters
+from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, split_page
 from millpond.settings import Settings
-from millpond.web.api import LIMIT_DEFAULT, LIMIT_MAX, split_page
 
 _LETTERS = (
     Column("id"),

@@ -14,10 +14,10 @@ from typing import Any
 
 from millpond.cli.local import open_for_reading
 from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
-from millpond.letters.in_store import StoredLetters
-from millpond.refold.compare import differing_fields
-from millpond.refold.preview import Change, Preview, preview_letters
-from millpond.route import Router
+from millpond.core.route import Router
+from millpond.dead_letters.store import StoredLetters
+from millpond.reprocess.diff import differing_fields
+from millpond.reprocess.preview import Preview, PreviewedChange, preview_letters
 from millpond.settings import Settings
 from millpond.views import load_views
 
@@ -48,7 +48,9 @@ def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool
     return told
 
 
-async def _preview(settings: Settings, letter_ids: Sequence[str]) -> tuple[list[dict[str, Any]], list[Change]]:
+async def _preview(
+    settings: Settings, letter_ids: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[PreviewedChange]]:
     async with open_for_reading(settings) as store:
         router = Router(load_views(settings), settings.route_rules())
         preview = Preview(store, router, settings.engine_rules().receipts)
@@ -62,7 +64,7 @@ async def _preview(settings: Settings, letter_ids: Sequence[str]) -> tuple[list[
         return told, preview.changes()
 
 
-def _rows(change: Change) -> Iterator[tuple[Any, ...]]:
+def _rows(change: PreviewedChange) -> Iterator[tuple[Any, ...]]:
     """One row for each field that would change; who decides the document then is the last of them."""
     before = change.before or {}
     for name in differing_fields(None, before, change.after):

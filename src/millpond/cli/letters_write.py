@@ -14,15 +14,15 @@ from typing import Any
 import click
 
 from millpond.cli import exits
-from millpond.cli.hands import AT_ONCE, Answer, open_hands
+from millpond.cli.backend import AT_ONCE, Answer, open_hands
 from millpond.cli.letters_preview import show_preview
 from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.selection import Filter, LetterCommand, chosen_ids, filter_options
 from millpond.cli.server import refuse_missing
-from millpond.errors import StoreError, missing_extra
-from millpond.model import Delivery
+from millpond.core.errors import StoreError, missing_extra
+from millpond.core.model import Delivery
 from millpond.settings import Settings
 
 _SHOWN_MAX = 20
@@ -167,7 +167,7 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
 async def _replay_subscription(settings: Settings, subscription: str, limit: int | None) -> list[Answer]:
     try:
         from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only where they are used
-        from millpond.ingress.replay import replay_all  # noqa: PLC0415
+        from millpond.ingress.dead_letter_subscription import replay_all  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra("--subscription", subscription, error) from None
     answers: list[Answer] = []

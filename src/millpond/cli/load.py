@@ -15,11 +15,11 @@ import uvloop
 
 from millpond.cli import exits
 from millpond.cli.address import Address, url_option
+from millpond.cli.http_client import Client, TimedOut
 from millpond.cli.load_events import Events, makers
 from millpond.cli.options import example, json_option, load_settings
 from millpond.cli.output import Advance, Column, print_json, print_line, print_table, progress
 from millpond.cli.server import push_path
-from millpond.cli.wire import Client, TimedOut
 
 _STATUSES = (Column("answer"), Column("requests", right=True), Column("meaning"))
 _FINE = {"200", "429"}

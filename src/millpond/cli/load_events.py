@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from millpond import timestamps
 from millpond.cli.messages import encode_push, now_us
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.model import Delivery
 from millpond.settings import Settings
 
 DOCUMENTS = 100

@@ -13,12 +13,12 @@ import msgspec
 from millpond.cli.exits import WrongUsage
 from millpond.cli.retry import PATIENCE_S
 from millpond.cli.server import refuse_missing
-from millpond.errors import Overloaded, SettingsError, Unavailable
-from millpond.model import Result
-from millpond.ports import StoreWithCatalog
-from millpond.service import Service, open_store
+from millpond.core.errors import Overloaded, SettingsError, Unavailable
+from millpond.core.model import Result
+from millpond.core.ports import StoreWithCatalog
+from millpond.service.service import Service, open_store
 from millpond.settings import Settings
-from millpond.stores.lock import StoreLock
+from millpond.stores.sqlite.lock import StoreLock
 
 T = TypeVar("T")
 _ROOM_PAUSE_S = 0.01

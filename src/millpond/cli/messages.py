@@ -8,8 +8,8 @@ import uuid
 
 import msgspec
 
-from millpond import timestamps
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.model import Delivery
 
 _encode = msgspec.json.Encoder().encode
 

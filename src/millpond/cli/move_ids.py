@@ -13,17 +13,17 @@ from itertools import groupby
 
 import click
 
-from millpond.care.moving import Mover, OldDocument, find_old_documents
-from millpond.care.old_ids import Moved
 from millpond.cli import exits
-from millpond.cli.hands import Answer, open_hands
+from millpond.cli.backend import Answer, open_hands
 from millpond.cli.local import open_for_reading, refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Column, clean, print_json, print_line, print_note, print_table, progress
 from millpond.cli.server import refuse_missing
-from millpond.model import Ref
+from millpond.core.model import Ref
+from millpond.core.view import View
+from millpond.reprocess.move_ids import Mover, OldDocument, find_old_documents
+from millpond.reprocess.old_ids import Moved
 from millpond.settings import Settings
-from millpond.view import View
 from millpond.views import load_views
 
 _AT_ONCE = 100

@@ -8,18 +8,18 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from millpond import timestamps
 from millpond.cli import exits
 from millpond.cli.address import Address, url_option
+from millpond.cli.http_client import Client, Reply
 from millpond.cli.messages import encode_push, new_message_id, now_us
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean, print_json, print_line, print_table, verdict
 from millpond.cli.server import answer_of, guess_server, push_path
-from millpond.cli.wire import Client, Reply
-from millpond.decode import checked_message_id
-from millpond.errors import Poison
-from millpond.letters.in_store import letter_ref
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.decode import checked_message_id
+from millpond.core.errors import Poison
+from millpond.core.model import Delivery
+from millpond.dead_letters.store import letter_ref
 
 _TIMEOUT_S = 30.0
 _VIEWS = (Column("view"), Column("document"), Column("outcome"), Column("reason"))

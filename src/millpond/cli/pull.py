@@ -10,10 +10,10 @@ import click
 from millpond.cli import exits
 from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
-from millpond.errors import MillpondError, SettingsError, missing_extra
-from millpond.service import Service
+from millpond.core.errors import MillpondError, SettingsError, missing_extra
+from millpond.http import server
+from millpond.service.service import Service
 from millpond.settings import Settings
-from millpond.web import server
 
 _PATH = "projects/P/subscriptions/S"
 _SUBSCRIPTION = re.compile(r"(projects/[a-z0-9.:-]+/subscriptions/)?(?!goog)[A-Za-z][A-Za-z0-9_.~+%-]{2,254}")
@@ -68,7 +68,7 @@ def _check(name: str, settings: Settings) -> None:
         raise SettingsError("--subscription", name, f"must be a path, {_PATH}, unless GCP_PROJECT is set")
 
 
-def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.Source:
+def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.PullSource:
     """Imported only here: nothing else needs Google's client library, nor the second it takes to load."""
     try:
         from millpond.gcp import full_name  # noqa: PLC0415

@@ -12,16 +12,16 @@ from urllib.parse import quote
 import click
 
 from millpond.cli import exits
+from millpond.cli.http_client import Client
 from millpond.cli.local import open_service, refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import print_json, print_line, print_note
 from millpond.cli.reports import tell_report
 from millpond.cli.server import admin_client, answer_of, find_server, refuse_missing
 from millpond.cli.verify import refuse_without_log
-from millpond.cli.wire import Client
-from millpond.refold.describe import report_json
-from millpond.refold.jobs import Phase
-from millpond.refold.rebuild import Rebuild
+from millpond.reprocess.describe import report_json
+from millpond.reprocess.jobs import Phase
+from millpond.reprocess.rebuild import Rebuild
 from millpond.settings import Settings
 
 _TIMEOUT_S = 30.0

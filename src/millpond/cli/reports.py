@@ -7,7 +7,7 @@ from typing import Any
 
 from millpond.cli.output import Column, print_facts, print_line, print_note, print_table
 from millpond.cli.stamps import stamp_cell
-from millpond.refold.compare import MEANING, Kind
+from millpond.reprocess.diff import MEANING, DifferenceKind
 
 _SHOWN_MAX = 20
 _DIFFERENCES = (
@@ -27,7 +27,7 @@ def tell_report(report: dict[str, Any], figures: Sequence[tuple[str, str]]) -> N
         if report["different"] > len(listed):
             print_line(f"… and {report['different'] - len(listed)} more (--json lists up to 1,000)")
         for kind in sorted({found["kind"] for found in listed}):
-            print_note(f"{kind}: {MEANING[Kind(kind)]}")
+            print_note(f"{kind}: {MEANING[DifferenceKind(kind)]}")
     print_facts([(title, report[name]) for title, name in figures])
     for why, n in report["notCheckableBecause"].items():
         print_note(f"{n} not checkable: {why}")

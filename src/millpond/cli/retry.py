@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 from millpond.cli.exits import Unreachable
+from millpond.cli.http_client import Reply
 from millpond.cli.server import answer_of
-from millpond.cli.wire import Reply
 
 PATIENCE_S = 60.0
 # A restart takes a moment; a server that is gone stays gone.

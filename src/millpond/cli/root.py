@@ -14,7 +14,7 @@ from millpond.cli import exits
 from millpond.cli.options import store_option, views_option
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is defined, and the summary that help shows without loading it."""
 
     module: str
@@ -22,28 +22,32 @@ class Entry(NamedTuple):
     summary: str
 
 
-COMMANDS: dict[str, Entry] = {
-    "serve": Entry("serve", "serve", "Run the service until it is told to stop."),
-    "pull": Entry("pull", "pull", "Run the service on messages it pulls from Pub/Sub."),
-    "demo": Entry("demo", "demo", "Run the service on a lively made-up feed, and check every document live."),
-    "publish": Entry("publish", "publish", "Send one message to the running server."),
-    "get": Entry("documents", "get", "Show one document."),
-    "ls": Entry("documents", "ls", "List the collections, or the documents of one."),
-    "why": Entry("why", "why", "Say what became of a message or event, and who won."),
-    "tail": Entry("tail", "tail", "Watch what becomes of messages as they arrive."),
-    "views": Entry("views", "views", "List the loaded views."),
-    "dlq": Entry("letters", "dlq", "Look at dead letters, replay them, purge them."),
-    "flow": Entry("flow", "flow", "Submit flow runs, look at them, and look after them."),
-    "ingest": Entry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
-    "load": Entry("load", "load", "Put a server under load and measure its answers."),
-    "verify": Entry("verify", "verify", "Fold the event log again and compare every document with it."),
-    "rebuild": Entry("rebuild", "rebuild", "Fold the event log into one view's documents anew."),
-    "backup": Entry("backup", "backup", "Copy the embedded store into a file, also while it serves."),
-    "move-ids": Entry("move_ids", "move_ids", "Move documents to the ids of today, after an upgrade."),
-    "doctor": Entry("doctor", "doctor", "Examine settings, store, document ids, clock, subscriptions and disk."),
-    "simulate": Entry("simulate", "simulate", "Put the promises to the test in simulated worlds."),
-    "config": Entry("config", "config", "Show the effective settings and where each came from."),
-    "completion": Entry("completion", "completion", "Print the shell completion script."),
+COMMANDS: dict[str, CommandEntry] = {
+    "serve": CommandEntry("serve", "serve", "Run the service until it is told to stop."),
+    "pull": CommandEntry("pull", "pull", "Run the service on messages it pulls from Pub/Sub."),
+    "demo": CommandEntry(
+        "demo", "demo", "Run the service on a lively made-up feed, and check every document live."
+    ),
+    "publish": CommandEntry("publish", "publish", "Send one message to the running server."),
+    "get": CommandEntry("documents", "get", "Show one document."),
+    "ls": CommandEntry("documents", "ls", "List the collections, or the documents of one."),
+    "why": CommandEntry("why", "why", "Say what became of a message or event, and who won."),
+    "tail": CommandEntry("tail", "tail", "Monitor what becomes of messages as they arrive."),
+    "views": CommandEntry("views", "views", "List the loaded views."),
+    "dlq": CommandEntry("letters", "dlq", "Look at dead letters, replay them, purge them."),
+    "flow": CommandEntry("flow", "flow", "Submit flow runs, look at them, and look after them."),
+    "ingest": CommandEntry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
+    "load": CommandEntry("load", "load", "Put a server under load and measure its answers."),
+    "verify": CommandEntry("verify", "verify", "Fold the event log again and compare every document with it."),
+    "rebuild": CommandEntry("rebuild", "rebuild", "Fold the event log into one view's documents anew."),
+    "backup": CommandEntry("backup", "backup", "Copy the embedded store into a file, also while it serves."),
+    "move-ids": CommandEntry("move_ids", "move_ids", "Move documents to the ids of today, after an upgrade."),
+    "doctor": CommandEntry(
+        "doctor", "doctor", "Examine settings, store, document ids, clock, subscriptions and disk."
+    ),
+    "simulate": CommandEntry("simulate", "simulate", "Put the promises to the test in simulated worlds."),
+    "config": CommandEntry("config", "config", "Show the effective settings and where each came from."),
+    "completion": CommandEntry("completion", "completion", "Print the shell completion script."),
 }
 EPILOG = "\n".join(
     [

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import click
 
 from millpond.cli.local import open_for_reading
-from millpond.letters.in_store import COLLECTION
-from millpond.model import Document, Snapshot
-from millpond.ports import Catalog
+from millpond.core.model import Document, Snapshot
+from millpond.core.ports import Catalog
+from millpond.dead_letters.store import COLLECTION
 from millpond.settings import Settings
 
 _PAGE = 100

@@ -7,8 +7,8 @@ import click
 from millpond.cli import exits
 from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
-from millpond.errors import MillpondError
-from millpond.web import server
+from millpond.core.errors import MillpondError
+from millpond.http import server
 
 
 @click.command(epilog=example("millpond serve --port 9000 --store sqlite:var/orders.db --views orders"))

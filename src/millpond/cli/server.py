@@ -10,10 +10,10 @@ import msgspec
 
 from millpond.cli.address import Address
 from millpond.cli.exits import Unreachable
-from millpond.cli.wire import Client, Reply
-from millpond.errors import SettingsError
+from millpond.cli.http_client import Client, Reply
+from millpond.core.errors import SettingsError
 from millpond.settings import Settings
-from millpond.stores.lock import StoreInUse, find_holder
+from millpond.stores.sqlite.lock import StoreInUse, find_holder
 
 # Public: Pub/Sub subscriptions are configured with it.
 PUSH_PATH = "/pubsub/push"

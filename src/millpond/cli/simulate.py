@@ -11,12 +11,12 @@ from click.core import ParameterSource
 from millpond.cli import exits
 from millpond.cli.options import example, json_option
 from millpond.cli.output import Column, print_json, print_line, print_table, progress
-from millpond.sim.facts import START, Message
+from millpond.core.timestamps import SECOND_US
+from millpond.sim.facts import START, PublishedMessage
 from millpond.sim.runner import Summary, run_seeds
 from millpond.sim.shrink import NONE, Smaller, shrink
 from millpond.sim.swarm import FAULTS
-from millpond.sim.world import Failure, Report
-from millpond.timestamps import SECOND_US
+from millpond.sim.world import WorldFailure, WorldReport
 
 _COUNTS = (Column("what happened"), Column("times", right=True))
 _MESSAGES = (
@@ -135,7 +135,7 @@ def _run_one(ctx: click.Context, one: Smaller, *, trace: bool, as_json: bool) ->
     ctx.exit(exits.OK if report.failure is None else exits.NEGATIVE)
 
 
-def _shrunk(report: Report) -> Smaller:
+def _shrunk(report: WorldReport) -> Smaller:
     assert report.failure is not None  # noqa: S101 - asked only about failures
     with progress("Shrinking", None) as advance:
         return shrink(report.seed, report.failure.checker, advance)
@@ -166,7 +166,7 @@ def _show_smaller(smaller: Smaller) -> None:
     print_line(f"millpond simulate {smaller.options()} --trace")
 
 
-def _row(message: Message) -> tuple[Any, ...]:
+def _row(message: PublishedMessage) -> tuple[Any, ...]:
     fact = message.fact
     happened = None if fact.at is None else _seconds(fact.at)
     return message.id, _seconds(message.published_at), fact.topic, fact.key, happened, fact.sequence, fact.flaw
@@ -177,7 +177,7 @@ def _seconds(at: int) -> str:
     return f"{(at - START) / SECOND_US:.6f}"
 
 
-def _verdict(failure: Failure | None) -> str:
+def _verdict(failure: WorldFailure | None) -> str:
     return "every promise held" if failure is None else f"BROKEN {failure.checker}: {failure.text}"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millpond import timestamps
-from millpond.stamp import decode_stamp
+from millpond.core import timestamps
+from millpond.core.stamp import decode_stamp
 
 
 def taken_apart(stamp: str | None) -> tuple[str, str, str, str]:

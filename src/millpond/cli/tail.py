@@ -17,11 +17,11 @@ from millpond.cli.colours import print_coloured
 from millpond.cli.options import example, load_settings, store_option
 from millpond.cli.output import clean, print_line, print_note
 from millpond.cli.server import guess_server
-from millpond.cli.stream import Message, Refused, follow
-from millpond.errors import SettingsError
-from millpond.model import Outcome
+from millpond.cli.sse_client import Refused, ServerSentEvent, follow
+from millpond.core.errors import SettingsError
+from millpond.core.model import Outcome
+from millpond.core.timestamps import RFC3339
 from millpond.settings import Settings
-from millpond.timestamps import RFC3339
 
 _PATH = "/api/tail"
 _PAUSE_FIRST_S = 1.0
@@ -71,7 +71,7 @@ def tail(
     *,
     as_json: bool,
 ) -> None:
-    """Watch what becomes of messages as they arrive.
+    """Monitor what becomes of messages as they arrive.
 
     One line for each: when, the outcome, topic, message id, documents, why where the outcome does not say it, and
     how long it took. Several of one option mean any of them, different options all of them. A server that restarts
@@ -182,7 +182,7 @@ def _views(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [view for view in views if isinstance(view, dict)] if isinstance(views, list) else []
 
 
-def _decoded(message: Message) -> dict[str, Any]:
+def _decoded(message: ServerSentEvent) -> dict[str, Any]:
     try:
         value = json.loads(message.data)
     except (ValueError, RecursionError):

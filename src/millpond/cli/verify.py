@@ -12,11 +12,11 @@ from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import print_json, progress
 from millpond.cli.reports import tell_report
-from millpond.refold.comparison import Report
-from millpond.refold.describe import report_json
-from millpond.refold.fold import open_scratch
-from millpond.refold.verify import Verifier
-from millpond.route import Router
+from millpond.core.route import Router
+from millpond.reprocess.describe import report_json
+from millpond.reprocess.fold import open_scratch
+from millpond.reprocess.report import Report
+from millpond.reprocess.verify import Verifier
 from millpond.settings import Settings
 from millpond.views import load_views
 

@@ -8,7 +8,7 @@ import click
 
 from millpond.cli.options import example, json_option, load_settings, views_option
 from millpond.cli.output import Column, print_json, print_table
-from millpond.view import View
+from millpond.core.view import View
 from millpond.views import load_views
 
 _COLUMNS = tuple(

@@ -12,9 +12,9 @@ from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_table, verdict
 from millpond.cli.stamps import taken_apart
-from millpond.model import Outcome, Ref
+from millpond.core.model import Outcome, Ref
+from millpond.reprocess.why import explain
 from millpond.settings import Settings
-from millpond.why import explain
 
 _STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "published", "message"))
 # Which fields of a merged document each stamp gave: document path → stamp → names.

@@ -1,1 +1,4 @@
-"""`millpond demo`: a made-up world of services and markets, the mishaps of its delivery, and a live check."""
+"""The demo: a made-up market feed with mishaps, built on the simulation's facts, and a step to go with it.
+
+Called by `millpond demo`.
+"""

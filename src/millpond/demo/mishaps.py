@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millpond import timestamps
+from millpond.core import timestamps
+from millpond.core.model import Delivery
 from millpond.demo.scene import Happening
-from millpond.model import Delivery
 
 _encode = msgspec.json.Encoder().encode
 _RECENT_MAX = 200
@@ -21,7 +21,7 @@ _TIME_FIELDS = ("ts", "timestamp", "updatedAt", "producedAt")
 _NAME_FIELDS = ("symbol", "service", "signalId", "pipeline_id")
 
 
-class Sent(NamedTuple):
+class Mishap(NamedTuple):
     """A delivery, how long it is on its way, and what is wrong with that."""
 
     delivery: Delivery
@@ -51,25 +51,25 @@ class Mishaps:
             subscription=f"projects/demo/subscriptions/{happening.topic}-push",
         )
 
-    def send(self, happening: Happening, now: int) -> Iterator[Sent]:
+    def send(self, happening: Happening, now: int) -> Iterator[Mishap]:
         """Everything that reaches the consumer because of this."""
         dice = self._dice
         delivery = self.publish(happening, now)
         held_back = dice.random() < 0.06
         after_s = dice.uniform(0.8, 4.0) if held_back else 0.0
-        yield Sent(delivery, after_s, overtaken=held_back)
+        yield Mishap(delivery, after_s, overtaken=held_back)
         if dice.random() < 0.05:
-            yield Sent(delivery, after_s + dice.uniform(0.05, 3.0), duplicate=True)
+            yield Mishap(delivery, after_s + dice.uniform(0.05, 3.0), duplicate=True)
         if dice.random() < 0.02:
-            yield Sent(self.publish(happening, now), after_s + dice.uniform(0.5, 3.0), duplicate=True)
+            yield Mishap(self.publish(happening, now), after_s + dice.uniform(0.5, 3.0), duplicate=True)
         if dice.random() < 0.015:
-            yield Sent(self.publish(_an_hour_old(happening, now), now), overtaken=True)
+            yield Mishap(self.publish(_an_hour_old(happening, now), now), overtaken=True)
         if dice.random() < 0.012:
-            yield Sent(self._ruined(happening, now))
+            yield Mishap(self._ruined(happening, now))
         self._recent.append(happening)
         if dice.random() < 0.01:
             # A producer that went back to an old state and says so again: a new message about an old event.
-            yield Sent(self.publish(dice.choice(self._recent), now), overtaken=True)
+            yield Mishap(self.publish(dice.choice(self._recent), now), overtaken=True)
 
     def _ruined(self, happening: Happening, now: int) -> Delivery:
         """A message that can never succeed."""

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from millpond import timestamps
+from millpond.core import timestamps
 
 MINUTE_US = 60 * timestamps.SECOND_US
 # Minutes of bars that are there at the start, so that a chart has something to draw.

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from millpond.errors import WriteRefused
+from millpond.core.errors import WriteRefused
+from millpond.core.model import Document
 from millpond.flow import run as runs
 from millpond.flow import transitions
+from millpond.flow.artifact_paths import folder_name
 from millpond.flow.claims import Applied, Claims
-from millpond.flow.folders import folder_name
-from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import Documents, StepContext, StepFunction
-from millpond.flow.transitions import Bid, Change, Refusal
+from millpond.flow.transitions import Bid, Refused, Transition
 from millpond.flow.work import Failed, Interrupted, LeaseKeeper, Lost, Succeeded, work
-from millpond.model import Document
 from millpond.settings import Settings
 
 OUTPUTS_REFUSED = "OUTPUTS_REFUSED"
@@ -76,12 +76,12 @@ class Assignment:
             is_lost=lambda: self._keeper.is_lost,
         )
 
-    async def _renew(self) -> Refusal | None:
-        def decide(run: Document | None, now: int) -> Change | Refusal:
+    async def _renew(self) -> Refused | None:
+        def decide(run: Document | None, now: int) -> Transition | Refused:
             return transitions.renew(run, self._step_id, self._bid, now)
 
         renewed = await self._place.claims.apply(self._run_id, decide, self._lease_s / 6, announce=False)
-        return renewed if isinstance(renewed, Refusal) else None
+        return renewed if isinstance(renewed, Refused) else None
 
     async def _finalise(self, ending: Succeeded | Failed) -> FlowResult:
         try:
@@ -94,18 +94,18 @@ class Assignment:
                 # Not even that: to leave the step makes the run smaller, and after the last attempt it is FAILED.
                 return await self._leave("the run has no room for how the step ended")
             return await self._finalise(ending._replace(message=""))
-        if isinstance(written, Refusal):
+        if isinstance(written, Refused):
             return self._lost(written.text)
         if isinstance(ending, Failed):
             where = f" ({ending.place})" if ending.place else ""
             text = f"step {self._step_id} failed: {ending.code}{where}"
-            return self._picked.ends(Outcome.FAILED, "step_failed", text, severity="WARNING")
-        return self._picked.ends(Outcome.SUCCEEDED, "step_succeeded", f"step {self._step_id} succeeded")
+            return self._picked.ends(FlowOutcome.FAILED, "step_failed", text, severity="WARNING")
+        return self._picked.ends(FlowOutcome.SUCCEEDED, "step_succeeded", f"step {self._step_id} succeeded")
 
-    async def _write(self, ending: Succeeded | Failed) -> Applied | Refusal:
+    async def _write(self, ending: Succeeded | Failed) -> Applied | Refused:
         step_id, token = self._step_id, self._bid.token
 
-        def decide(run: Document | None, now: int) -> Change | Refusal:
+        def decide(run: Document | None, now: int) -> Transition | Refused:
             if isinstance(ending, Succeeded):
                 return transitions.succeed(run, step_id, token, ending.outputs, now)
             return transitions.fail(run, step_id, token, ending.code, ending.message, now)
@@ -116,26 +116,26 @@ class Assignment:
 
     async def _give_back(self) -> FlowResult:
         given = await self._return(counts=False)
-        if isinstance(given, Refusal):
+        if isinstance(given, Refused):
             return self._lost(given.text)
         text = f"the process stops: step {self._step_id} is READY again"
-        return self._picked.ends(Outcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
+        return self._picked.ends(FlowOutcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
 
     async def _leave(self, why: str) -> FlowResult:
         """We cannot go on. Where nobody has taken the step over, the next one may at once; the attempt counts."""
         given = await self._return(counts=True)
-        if isinstance(given, Refusal):
+        if isinstance(given, Refused):
             return self._lost(given.text)
         if given.change.status == runs.FAILED:
             return self._picked.exhausted(given.change.attempt)
         return self._lost(f"{why}: step {self._step_id} is READY again")
 
-    async def _return(self, *, counts: bool) -> Applied | Refusal:
-        def decide(run: Document | None, now: int) -> Change | Refusal:
+    async def _return(self, *, counts: bool) -> Applied | Refused:
+        def decide(run: Document | None, now: int) -> Transition | Refused:
             return transitions.give_back(run, self._step_id, self._bid, now, counts=counts)
 
         budget_s = min(self._place.settings.firestore_retry_max_total_s, GIVE_BACK_S)
         return await self._place.claims.apply(self._run_id, decide, budget_s)
 
     def _lost(self, text: str) -> FlowResult:
-        return self._picked.ends(Outcome.LOST_RACE, transitions.CLAIM_LOST, text, severity="WARNING")
+        return self._picked.ends(FlowOutcome.LOST_RACE, transitions.CLAIM_LOST, text, severity="WARNING")

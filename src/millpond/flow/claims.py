@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from millpond.concurrency import doubled_s
-from millpond.errors import Unavailable
+from millpond.core.errors import Unavailable
+from millpond.core.model import Committed, Document, Patch, Ref
+from millpond.core.ports import Store
 from millpond.flow.run import COLLECTION
-from millpond.flow.transitions import Change, Refusal
-from millpond.model import Committed, Document, Patch, Ref
-from millpond.ports import Store
+from millpond.flow.transitions import Refused, Transition
 
 # What decides, given the run as it is and the time.
-Decide = Callable[[Document | None, int], Change | Refusal]
+Decide = Callable[[Document | None, int], Transition | Refused]
 CONTENTION = "CONTENTION"
 _CONFLICT_PAUSE_S = 0.01
 _CONFLICT_PAUSE_MAX_S = 0.5
@@ -29,7 +29,7 @@ _CONFLICT_PAUSE_MAX_S = 0.5
 class Applied(NamedTuple):
     """The change was made, and the run it was decided on."""
 
-    change: Change
+    change: Transition
     run: Document
 
 
@@ -57,7 +57,7 @@ class Claims:
 
     async def apply(
         self, run_id: str, decide: Decide, budget_s: float, *, announce: bool = True
-    ) -> Applied | Refusal:
+    ) -> Applied | Refused:
         """Make the change that `decide` asks for, tried for `budget_s`, and say that the run was changed.
 
         Raises Unavailable where that was not long enough (nobody can say whether it was made), AccessDenied, and
@@ -95,12 +95,12 @@ class Claims:
             # Its traceback leads to this frame: with the error in it, only the cyclic collector would free both.
             del error
 
-    async def _try(self, run_id: str, decide: Decide) -> Applied | Refusal | None:
+    async def _try(self, run_id: str, decide: Decide) -> Applied | Refused | None:
         """Once; None where somebody else changed the run meanwhile."""
         ref = Ref(COLLECTION, run_id)
         (snapshot,) = await self._store.read([ref])
         decided = decide(snapshot.data, self._wall_clock())
-        if isinstance(decided, Refusal):
+        if isinstance(decided, Refused):
             return decided
         run = snapshot.data
         if run is None or snapshot.version is None:

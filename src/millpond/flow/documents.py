@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from millpond.concurrency import doubled_s
-from millpond.errors import Unavailable
+from millpond.core.errors import Unavailable
+from millpond.core.model import Ref, Snapshot
 from millpond.flow.claims import Pauses
 from millpond.flow.step import Documents
-from millpond.model import Ref, Snapshot
 
 T = TypeVar("T")
 

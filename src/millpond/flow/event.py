@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from millpond.core.model import Document
 from millpond.flow.run import COLLECTION
-from millpond.model import Document
 
 UPDATED_TYPE = "google.cloud.firestore.document.v1.updated"
 # The second form also says who made the change.

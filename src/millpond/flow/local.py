@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container
 
 from millpond.concurrency import doubled_s
-from millpond.errors import StoreError
+from millpond.core.errors import StoreError
+from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
-from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.run import COLLECTION
 from millpond.flow.sweep import each_run
-from millpond.log import Log
-from millpond.ports import StoreWithCatalog
+from millpond.telemetry.log import Log
 
 _RETRY_FIRST_S = 0.5
 _RETRY_MAX_S = 30.0
@@ -113,7 +113,7 @@ class LocalEvents:
 
     def _follow_up(self, run_id: str, result: FlowResult) -> None:
         """Nobody sends an event again here, so what must be looked at again is remembered."""
-        if result.outcome is Outcome.RETRY:
+        if result.outcome is FlowOutcome.RETRY:
             failures = self._failures.get(run_id, 0)
             self._failures[run_id] = failures + 1
             self._look_later(run_id, doubled_s(_RETRY_FIRST_S, failures, _RETRY_MAX_S))

@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Mapping
 from types import ModuleType
 
-from millpond.errors import SettingsError
+from millpond.charts import step as chart_export
+from millpond.core.errors import SettingsError
 from millpond.flow.step import TYPES_ATTRIBUTE, StepFunction
-from millpond.flow.steps import chart_export
-from millpond.modules import import_module
+from millpond.plugins import import_module
 from millpond.settings import Settings
 
 Steps = Mapping[str, StepFunction]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millpond.errors import AccessDenied, InternalError, Overloaded, StoreError, WriteRefused
+from millpond.core.errors import AccessDenied, InternalError, Overloaded, StoreError, WriteRefused
 from millpond.flow.claims import CONTENTION
 
 OK = 200
@@ -15,7 +15,7 @@ TOO_MANY = 429
 AGAIN = 503
 
 
-class Outcome(enum.StrEnum):
+class FlowOutcome(enum.StrEnum):
     """All but RETRY are final: the event may be acknowledged."""
 
     SUCCEEDED = "succeeded"
@@ -27,7 +27,7 @@ class Outcome(enum.StrEnum):
 
 
 class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
-    outcome: Outcome
+    outcome: FlowOutcome
     reason: str
     text: str
     run_id: str | None = None
@@ -39,38 +39,38 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def http_status(self) -> int:
-        if self.outcome is not Outcome.RETRY:
+        if self.outcome is not FlowOutcome.RETRY:
             return OK
         return TOO_MANY if self.reason == Overloaded.reason else AGAIN
 
     def answer(self) -> dict[str, Any]:
         """As JSON shows it; `error` only where the event must come again."""
         shown = {"outcome": self.outcome, "reason": self.reason, "runId": self.run_id, "stepId": self.step_id}
-        return {**shown, "error": self.text} if self.outcome is Outcome.RETRY else shown
+        return {**shown, "error": self.text} if self.outcome is FlowOutcome.RETRY else shown
 
     def of_step(self, step_id: str) -> FlowResult:
         """The same, about this step. How it ends is not known yet."""
         return msgspec.structs.replace(self, step_id=step_id)
 
-    def ends(self, outcome: Outcome, reason: str, text: str, **more: Any) -> FlowResult:
+    def ends(self, outcome: FlowOutcome, reason: str, text: str, **more: Any) -> FlowResult:
         """The same run and step, and how it ended."""
         return msgspec.structs.replace(self, outcome=outcome, reason=reason, text=text, **more)
 
     def exhausted(self, attempts: int) -> FlowResult:
         """The step was claimed as often as it may be, and is FAILED."""
         text = f"step {self.step_id} is FAILED: claimed {attempts} times, and never finished"
-        return self.ends(Outcome.FAILED, "attempts_exhausted", text, severity="ERROR")
+        return self.ends(FlowOutcome.FAILED, "attempts_exhausted", text, severity="ERROR")
 
     def undone_by(self, error: Exception) -> FlowResult:
         """The event could not be dealt with. It comes again, unless that can never help."""
         if isinstance(error, WriteRefused):
             # Whoever mends the run changes it, and that is an event of its own.
-            return self.ends(Outcome.NOOP, error.reason, str(error), severity="ALERT")
+            return self.ends(FlowOutcome.NOOP, error.reason, str(error), severity="ALERT")
         if isinstance(error, AccessDenied):
-            return self.ends(Outcome.RETRY, error.reason, str(error), severity="CRITICAL")
+            return self.ends(FlowOutcome.RETRY, error.reason, str(error), severity="CRITICAL")
         if isinstance(error, StoreError):
             reason = "contention" if error.code == CONTENTION else "store_unavailable"
-            return self.ends(Outcome.RETRY, reason, str(error), severity="ERROR")
+            return self.ends(FlowOutcome.RETRY, reason, str(error), severity="ERROR")
         if isinstance(error, Overloaded):
-            return self.ends(Outcome.RETRY, error.reason, str(error), severity="WARNING")
-        return self.ends(Outcome.RETRY, InternalError.reason, str(InternalError(error)), severity="ERROR")
+            return self.ends(FlowOutcome.RETRY, error.reason, str(error), severity="WARNING")
+        return self.ends(FlowOutcome.RETRY, InternalError.reason, str(InternalError(error)), severity="ERROR")

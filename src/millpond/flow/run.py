@@ -11,9 +11,9 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
-from millpond import timestamps
-from millpond.errors import json_type
-from millpond.model import Document
+from millpond.core import timestamps
+from millpond.core.errors import json_type
+from millpond.core.model import Document
 
 COLLECTION = "flow_runs"
 

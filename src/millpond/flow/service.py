@@ -13,12 +13,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from millpond.core.model import Document
+from millpond.core.ports import StoreWithCatalog
 from millpond.flow import submit
 from millpond.flow.assignment import Workplace
 from millpond.flow.claims import Claims, Pauses
 from millpond.flow.documents import PatientDocuments
 from millpond.flow.event import EventFilter, Filtered, FlowEvent
-from millpond.flow.lines import FlowLines
+from millpond.flow.flow_log import FlowLines
 from millpond.flow.local import LocalEvents
 from millpond.flow.registry import Steps, load_steps
 from millpond.flow.results import FlowResult
@@ -27,11 +29,9 @@ from millpond.flow.step import Documents
 from millpond.flow.submit import Submitted
 from millpond.flow.sweep import Sweep, SweepReport
 from millpond.flow.worker import FlowWorker
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.model import Document
-from millpond.ports import StoreWithCatalog
 from millpond.settings import FIRESTORE, Settings
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 
 # What runs has this long to end when the process must; giving back what does not may take as long again.
 GRACE_S = 3.0

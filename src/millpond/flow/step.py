@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from millpond.errors import StepFailed
-from millpond.model import Document, Ref, Snapshot
+from millpond.core.errors import StepFailed
+from millpond.core.model import Document, Ref, Snapshot
 
 if TYPE_CHECKING:
     # Everything that imports millpond imports this, and not everything needs the settings.

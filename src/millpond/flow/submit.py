@@ -7,14 +7,14 @@ import graphlib
 import secrets
 from typing import Any, NamedTuple
 
-from millpond import timestamps
-from millpond.digest import base32_sha256
-from millpond.errors import InvalidRun, RunExists, WriteRefused, json_type
+from millpond.core import timestamps
+from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode_document
+from millpond.core.errors import InvalidRun, RunExists, WriteRefused, json_type
+from millpond.core.hashing import base32_sha256
+from millpond.core.model import Committed, Document, Patch, Put, Ref
+from millpond.core.ports import Store
 from millpond.flow import run as runs
 from millpond.flow.run import COLLECTION
-from millpond.model import Committed, Document, Patch, Put, Ref
-from millpond.ports import Store
-from millpond.shape import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode_document
 
 # The run's own field that is ours, and nobody else's.
 OURS = "millpond"

@@ -10,17 +10,17 @@ from collections.abc import AsyncIterator, Callable, Collection
 
 import msgspec
 
-from millpond import timestamps
-from millpond.errors import StoreError
+from millpond.core import timestamps
+from millpond.core.errors import StoreError
+from millpond.core.model import Document, Ref
+from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.claims import Applied, Claims
 from millpond.flow.run import COLLECTION, Survey
 from millpond.flow.submit import touch_run
-from millpond.flow.transitions import Change, Refusal
-from millpond.log import Log
-from millpond.model import Document, Ref
-from millpond.ports import StoreWithCatalog
+from millpond.flow.transitions import Refused, Transition
+from millpond.telemetry.log import Log
 
 _PAGE = 200
 
@@ -96,8 +96,8 @@ class Sweep:
         if found.ready and not changed and await self._announce(run_id):
             report.announced += 1
 
-    async def _reclaim(self, run_id: str, step_id: str) -> Applied | Refusal:
-        def decide(run: Document | None, now: int) -> Change | Refusal:
+    async def _reclaim(self, run_id: str, step_id: str) -> Applied | Refused:
+        def decide(run: Document | None, now: int) -> Transition | Refused:
             return transitions.reclaim(run, step_id, self._attempts_max, now)
 
         return await self._claims.apply(run_id, decide, self._budget_s)

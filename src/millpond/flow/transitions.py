@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
-from millpond import timestamps
+from millpond.core import timestamps
+from millpond.core.model import Document
 from millpond.flow import run as runs
 from millpond.flow.run import FAILED, READY, RUNNING, SUCCEEDED, Lease
-from millpond.model import Document
 
 Fields = dict[tuple[str, ...], Any]
 CODE_CHARS_MAX = 100
@@ -26,7 +26,7 @@ MESSAGE_CHARS_MAX = 1_000
 ATTEMPTS_BELIEVED = 1_000_000
 
 
-class Change(NamedTuple):
+class Transition(NamedTuple):
     """The step's new status and the field paths to set, relative to the run."""
 
     status: str
@@ -36,7 +36,7 @@ class Change(NamedTuple):
     token: str = ""
 
 
-class Refusal(NamedTuple):
+class Refused(NamedTuple):
     """Nothing is changed, and why."""
 
     reason: str
@@ -64,11 +64,11 @@ EXHAUSTED = "ATTEMPTS_EXHAUSTED"
 
 def claim(
     run: Document | None, run_id: str, step_id: str, types: Container[str], bid: Bid, now: int
-) -> Change | Refusal:
+) -> Transition | Refused:
     """READY → RUNNING; or RUNNING whose lease is over → RUNNING again, or FAILED after the last attempt."""
     step = _step_of(run, step_id)
     if run is None or step is None:
-        return Refusal(RUN_NOT_FOUND, "the run, or this step of it, is gone")
+        return Refused(RUN_NOT_FOUND, "the run, or this step of it, is gone")
     lease = runs.lease_of(step)
     if lease is not None and lease.token in {bid.token, *bid.earlier}:
         # Ours already: its reply was lost. The lease starts now, since only now we know.
@@ -78,34 +78,34 @@ def claim(
     if step["status"] == READY and runs.type_of(step) in types:
         waits_for = runs.unmet(step, run["steps"])
         if waits_for:
-            return Refusal(STEP_BLOCKED, f"waits for {_listed(waits_for)}")
+            return Refused(STEP_BLOCKED, f"waits for {_listed(waits_for)}")
         return _claimed(run_id, step_id, step, _attempts_before(step) + 1, bid, now)
     if lease is not None and lease.is_over(now) and runs.type_of(step) in types:
         if lease.attempt >= bid.attempts_max:
             return _exhausted(step_id, lease, now)
         return _claimed(run_id, step_id, step, lease.attempt + 1, bid, now)
-    return Refusal(LOST_RACE, f"the step is {step['status']}")
+    return Refused(LOST_RACE, f"the step is {step['status']}")
 
 
-def renew(run: Document | None, step_id: str, bid: Bid, now: int) -> Change | Refusal:
+def renew(run: Document | None, step_id: str, bid: Bid, now: int) -> Transition | Refused:
     """Move the end of our own lease. One that is over may still be renewed, unless somebody took the step over."""
     lease = _own_lease(run, step_id, bid.token)
     if lease is None:
         return _claim_lost(run, step_id)
     until = timestamps.to_datetime(now + bid.lease_us)
-    return Change(RUNNING, {_path(step_id, "claim", "leaseUntil"): until}, lease.attempt, bid.token)
+    return Transition(RUNNING, {_path(step_id, "claim", "leaseUntil"): until}, lease.attempt, bid.token)
 
 
-def succeed(run: Document | None, step_id: str, token: str, outputs: Document, now: int) -> Change | Refusal:
+def succeed(run: Document | None, step_id: str, token: str, outputs: Document, now: int) -> Transition | Refused:
     return _finalised(run, step_id, token, SUCCEEDED, {"outputs": outputs}, now)
 
 
-def fail(run: Document | None, step_id: str, token: str, code: str, message: str, now: int) -> Change | Refusal:
+def fail(run: Document | None, step_id: str, token: str, code: str, message: str, now: int) -> Transition | Refused:
     error = {"code": code[:CODE_CHARS_MAX], "message": message[:MESSAGE_CHARS_MAX]}
     return _finalised(run, step_id, token, FAILED, {"error": error}, now)
 
 
-def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts: bool) -> Change | Refusal:
+def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts: bool) -> Transition | Refused:
     """RUNNING → READY: we stop before the work is done, and somebody else may begin at once.
 
     An attempt that `counts` may have been the last. A deployment is nobody's failed attempt, and does not.
@@ -118,22 +118,22 @@ def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts:
     return _next_attempt(step_id, lease, bid.attempts_max, now)
 
 
-def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Change | Refusal:
+def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Transition | Refused:
     """RUNNING whose lease is over → READY for whoever comes next, or FAILED where that was the last attempt."""
     step = _step_of(run, step_id)
     lease = None if step is None else runs.lease_of(step)
     if lease is None or not lease.is_over(now):
-        return Refusal(NOT_EXPIRED, "the step does not run, or its lease still holds")
+        return Refused(NOT_EXPIRED, "the step does not run, or its lease still holds")
     return _next_attempt(step_id, lease, attempts_max, now)
 
 
-def _next_attempt(step_id: str, lease: Lease, attempts_max: int, now: int) -> Change:
+def _next_attempt(step_id: str, lease: Lease, attempts_max: int, now: int) -> Transition:
     if lease.attempt >= attempts_max:
         return _exhausted(step_id, lease, now)
     return _returned(step_id, lease, lease.attempt, now)
 
 
-def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, now: int) -> Change:
+def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, now: int) -> Transition:
     at = timestamps.to_datetime(now)
     fields: Fields = {
         _path(step_id, "status"): RUNNING,
@@ -150,23 +150,23 @@ def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, 
     fields |= {
         _path(step_id, name): None for name in ("outputs", "error", "finishedAt") if step.get(name) is not None
     }
-    return Change(RUNNING, fields, attempt, bid.token)
+    return Transition(RUNNING, fields, attempt, bid.token)
 
 
 def _finalised(
     run: Document | None, step_id: str, token: str, status: str, more: Document, now: int
-) -> Change | Refusal:
+) -> Transition | Refused:
     lease = _own_lease(run, step_id, token)
     if lease is None:
         step = _step_of(run, step_id)
         if step is not None and step["status"] == status and _token_of(step) == token:
-            return Change(status, {}, 0)
+            return Transition(status, {}, 0)
         return _claim_lost(run, step_id)
     fields: Fields = {_path(step_id, "status"): status, _path(step_id, "finishedAt"): timestamps.to_datetime(now)}
-    return Change(status, fields | {_path(step_id, name): value for name, value in more.items()}, lease.attempt)
+    return Transition(status, fields | {_path(step_id, name): value for name, value in more.items()}, lease.attempt)
 
 
-def _exhausted(step_id: str, lease: Lease, now: int) -> Change:
+def _exhausted(step_id: str, lease: Lease, now: int) -> Transition:
     message = f"claimed {lease.attempt} times, and never finished; the last worker was {lease.owner}"
     fields: Fields = {
         _path(step_id, "status"): FAILED,
@@ -175,13 +175,13 @@ def _exhausted(step_id: str, lease: Lease, now: int) -> Change:
         # Less than was there, so that it fits into a run that is full.
         _path(step_id, "claim"): {"attempt": lease.attempt},
     }
-    return Change(FAILED, fields, lease.attempt)
+    return Transition(FAILED, fields, lease.attempt)
 
 
-def _returned(step_id: str, lease: Lease, attempts: int, now: int) -> Change:
+def _returned(step_id: str, lease: Lease, attempts: int, now: int) -> Transition:
     # Without a token nobody's finalise fits any more; the number of attempts stays.
     claim = {"owner": lease.owner, "attempt": attempts, "returnedAt": timestamps.to_datetime(now)}
-    return Change(READY, {_path(step_id, "status"): READY, _path(step_id, "claim"): claim}, attempts)
+    return Transition(READY, {_path(step_id, "status"): READY, _path(step_id, "claim"): claim}, attempts)
 
 
 def _attempts_before(step: Document) -> int:
@@ -199,10 +199,10 @@ def _own_lease(run: Document | None, step_id: str, token: str) -> Lease | None:
     return lease if lease is not None and lease.token == token else None
 
 
-def _claim_lost(run: Document | None, step_id: str) -> Refusal:
+def _claim_lost(run: Document | None, step_id: str) -> Refused:
     step = _step_of(run, step_id)
     now = "gone" if step is None else str(step["status"])
-    return Refusal(CLAIM_LOST, f"the claim is no longer ours: the step is {now}")
+    return Refused(CLAIM_LOST, f"the claim is no longer ours: the step is {now}")
 
 
 def _step_of(run: Document | None, step_id: str) -> Document | None:

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from millpond.concurrency import in_thread
-from millpond.errors import InternalError, StepFailed, StoreError, Unavailable
+from millpond.core.document import find_fault
+from millpond.core.errors import InternalError, StepFailed, StoreError, Unavailable
+from millpond.core.model import Document
 from millpond.flow.step import ClaimLost, StepContext, StepFunction
-from millpond.flow.transitions import Refusal
-from millpond.model import Document
-from millpond.shape import find_fault
+from millpond.flow.transitions import Refused
 
 STEP_ERROR = "STEP_ERROR"
 STEP_TIMEOUT = "STEP_TIMEOUT"
@@ -52,7 +52,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        renew: Callable[[], Awaitable[Refusal | None]],
+        renew: Callable[[], Awaitable[Refused | None]],
         lease_s: float,
         claimed_at: int,
         wall_clock: Callable[[], int],
@@ -61,7 +61,7 @@ class LeaseKeeper:
         self._lease_s = lease_s
         self._wall_clock = wall_clock
         self._until = claimed_at + round(lease_s * 1e6)
-        self._refusal: Refusal | None = None
+        self._refusal: Refused | None = None
 
     @property
     def is_lost(self) -> bool:

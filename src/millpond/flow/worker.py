@@ -12,18 +12,18 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from millpond.errors import Overloaded, StoreError
+from millpond.core.errors import Overloaded, StoreError
+from millpond.core.model import Document, Ref
+from millpond.core.ports import Store
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.assignment import SHUTTING_DOWN, Assignment, Workplace
 from millpond.flow.event import Filtered, FlowEvent
-from millpond.flow.lines import FlowLines
+from millpond.flow.flow_log import FlowLines
 from millpond.flow.registry import Steps
-from millpond.flow.results import FlowResult, Outcome
-from millpond.flow.transitions import Bid, Change, Refusal
-from millpond.metrics import Metrics
-from millpond.model import Document, Ref
-from millpond.ports import Store
+from millpond.flow.results import FlowOutcome, FlowResult
+from millpond.flow.transitions import Bid, Refused, Transition
+from millpond.telemetry.metrics import Metrics
 
 UNDECIDED_MAX = 1_000
 # Of one step: deliveries of one event that were undecided one after the other.
@@ -89,22 +89,22 @@ class FlowWorker:
                 await self._at_rest.wait()
 
     async def _handle(self, event: FlowEvent | Filtered) -> FlowResult:
-        result = FlowResult(outcome=Outcome.FILTERED, reason="event_filtered", text="", run_id=event.run_id)
+        result = FlowResult(outcome=FlowOutcome.FILTERED, reason="event_filtered", text="", run_id=event.run_id)
         try:
             if isinstance(event, Filtered):
-                return result.ends(Outcome.FILTERED, "event_filtered", event.text)
+                return result.ends(FlowOutcome.FILTERED, "event_filtered", event.text)
             document = event.document
             if document is None:
                 (snapshot,) = await self._store.read([Ref(runs.COLLECTION, event.run_id)])
                 if snapshot.data is None:
-                    return result.ends(Outcome.FILTERED, "event_filtered", "there is no such run")
+                    return result.ends(FlowOutcome.FILTERED, "event_filtered", "there is no such run")
                 document = snapshot.data
             result = self._pick(event, document)
             if result.step_id is None:
                 return result
             async with self._slot():
                 if not self.accepting:
-                    return result.ends(Outcome.RETRY, SHUTTING_DOWN, "the server is shutting down")
+                    return result.ends(FlowOutcome.RETRY, SHUTTING_DOWN, "the server is shutting down")
                 with self._at_work():
                     return await self._claim(event, result)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event must be answered, and come again
@@ -119,11 +119,11 @@ class FlowWorker:
         flow_key = key if isinstance(key, str) else None
         text = "no READY step of a type this worker does"
         result = FlowResult(
-            outcome=Outcome.NOOP, reason="no_ready_step", text=text, run_id=event.run_id, flow_key=flow_key
+            outcome=FlowOutcome.NOOP, reason="no_ready_step", text=text, run_id=event.run_id, flow_key=flow_key
         )
         found = runs.survey(run, self._steps, self._place.wall_clock())
         if isinstance(found, str):
-            return result.ends(Outcome.FILTERED, "invalid_steps", found)
+            return result.ends(FlowOutcome.FILTERED, "invalid_steps", found)
         self._lines.steps(event, found, flow_key)
         # Work that somebody left unfinished comes after work that nobody began.
         for step_id in (*found.ready, *found.expired):
@@ -132,7 +132,7 @@ class FlowWorker:
             result = result.ends(result.outcome, result.reason, "every READY step waits for others")
         if found.invalid:
             text = f"{len(found.invalid)} of its steps cannot be read, and there is nothing else to do"
-            result = result.ends(Outcome.FILTERED, "invalid_steps", text)
+            result = result.ends(FlowOutcome.FILTERED, "invalid_steps", text)
         return result.ends(result.outcome, result.reason, result.text, look_again_at=found.next_lease_end)
 
     @contextlib.asynccontextmanager
@@ -157,7 +157,7 @@ class FlowWorker:
         earlier = self._undecided.pop((run_id, step_id), ())
         bid = Bid(self._owner, self._new_token(), lease_us, place.settings.flow_attempts_max, earlier)
 
-        def decide(run: Document | None, now: int) -> Change | Refusal:
+        def decide(run: Document | None, now: int) -> Transition | Refused:
             return transitions.claim(run, run_id, step_id, self._steps, bid, now)
 
         asked_at = place.wall_clock()
@@ -167,16 +167,16 @@ class FlowWorker:
             # It may have been made. When the event comes again, the token tells that it is ours.
             self._remember(run_id, step_id, (*earlier, bid.token))
             raise
-        if isinstance(claimed, Refusal):
+        if isinstance(claimed, Refused):
             if claimed.reason != transitions.LOST_RACE:
-                return picked.ends(Outcome.NOOP, claimed.reason, claimed.text)
+                return picked.ends(FlowOutcome.NOOP, claimed.reason, claimed.text)
             look = asked_at + lease_us
-            return picked.ends(Outcome.LOST_RACE, claimed.reason, claimed.text, look_again_at=look)
+            return picked.ends(FlowOutcome.LOST_RACE, claimed.reason, claimed.text, look_again_at=look)
         change = claimed.change
         if change.status == runs.FAILED:
             return picked.exhausted(change.attempt)
         if change.status == runs.READY:
-            return picked.ends(Outcome.NOOP, "no_ready_step", "the step's type was changed to one of others")
+            return picked.ends(FlowOutcome.NOOP, "no_ready_step", "the step's type was changed to one of others")
         self._lines.claimed(event, picked, change.attempt)
         bid = bid._replace(token=change.token)
         function = self._steps[runs.type_of(claimed.run["steps"][step_id])]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
-from millpond.errors import KeysUnavailable
+from millpond.core.errors import KeysUnavailable
 
 KEY_BITS_MIN = 2_048
 # The whole exchange with the key server, for which a push waits.

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from millpond.errors import MalformedEnvelope, json_type
+from millpond.core.errors import MalformedEnvelope, json_type
 from millpond.flow.event import EventData
 from millpond.ingress import document_event
 from millpond.ingress.document_event import NO_DATA, REASON

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from millpond import timestamps
-from millpond.errors import MalformedEnvelope, json_type
+from millpond.core import timestamps
+from millpond.core.document import INTEGER_MAX, INTEGER_MIN
+from millpond.core.errors import MalformedEnvelope, json_type
+from millpond.core.model import Document
 from millpond.flow.event import EventData
-from millpond.model import Document
-from millpond.shape import INTEGER_MAX, INTEGER_MIN
-from millpond.stores.firestore_values import decode_fields
+from millpond.stores.firestore.values import decode_fields
 
 REASON = "malformed_event"
 NO_DATA = EventData(None, None)

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from millpond import timestamps
-from millpond.decode import checked_message_id, decode_push
-from millpond.errors import Poison
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.decode import checked_message_id, decode_push
+from millpond.core.errors import Poison
+from millpond.core.model import Delivery
 
 # What the server takes as one request, and Pub/Sub as one message.
 LINE_BYTES_MAX = 14 * 1024 * 1024
@@ -32,7 +32,7 @@ DATA_BYTES_MAX = 10_000_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """One line that is not blank: its delivery, or its fault."""
 
     number: int
@@ -79,7 +79,7 @@ class LineCutter:
         return [rest] if rest else []
 
 
-def decode_lines(lines: Iterable[bytes], *, first: int = 1, publish_time: int | None = None) -> Iterator[Line]:
+def decode_lines(lines: Iterable[bytes], *, first: int = 1, publish_time: int | None = None) -> Iterator[FileLine]:
     """`first` is the number of the first line; `publish_time` is for lines in the short form that have none."""
     for number, raw in enumerate(lines, start=first):
         line = raw.strip()
@@ -88,13 +88,13 @@ def decode_lines(lines: Iterable[bytes], *, first: int = 1, publish_time: int | 
         if not line:
             continue
         try:
-            yield Line(number, _decode(line, number, publish_time))
+            yield FileLine(number, _decode(line, number, publish_time))
         except Poison as error:
-            yield Line(number, None, str(error))
+            yield FileLine(number, None, str(error))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            yield Line(number, None, f"{error!s:.200}")
+            yield FileLine(number, None, f"{error!s:.200}")
         except RecursionError:
-            yield Line(number, None, "it nests too deeply")
+            yield FileLine(number, None, "it nests too deeply")
 
 
 def _decode(line: bytes, number: int, publish_time: int | None) -> Delivery:

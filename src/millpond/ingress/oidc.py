@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from millpond.errors import PushForbidden, PushRefused, SettingsError
+from millpond.core.errors import PushForbidden, PushRefused, SettingsError
 from millpond.ingress.certificates import Keys, fetch_certificates
-from millpond.log import Log
 from millpond.settings import Settings
+from millpond.telemetry.log import Log
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 ALGORITHM = "RS256"

@@ -23,13 +23,13 @@ from google.cloud.pubsub_v1 import SubscriberClient  # type: ignore[import-untyp
 from google.cloud.pubsub_v1.subscriber.scheduler import Scheduler  # type: ignore[import-untyped]
 from google.cloud.pubsub_v1.types import FlowControl  # type: ignore[import-untyped]
 
-from millpond import timestamps
-from millpond.errors import InternalError, MillpondError, Overloaded
+from millpond.core import timestamps
+from millpond.core.ack import ACK, settle_pull
+from millpond.core.errors import InternalError, MillpondError, Overloaded
+from millpond.core.model import Delivery, Outcome, Result
+from millpond.engine.rules import ROOM_BYTES_MAX
 from millpond.gcp import error_text
-from millpond.model import Delivery, Outcome, Result
-from millpond.rules import ROOM_BYTES_MAX
-from millpond.service import Service
-from millpond.settle import ACK, settle_pull
+from millpond.service.service import Service
 
 # From being told to stop: until everything under way must be settled, and until its acknowledgements must be sent.
 SETTLED_S = 5.5
@@ -116,7 +116,7 @@ class Stream(Scheduler):  # type: ignore[misc]
         return []
 
 
-class Arrival(NamedTuple):
+class PulledMessage(NamedTuple):
     """One message on its way through the engine."""
 
     stream: Stream
@@ -145,7 +145,7 @@ class Puller:
         self._closed = asyncio.Event()
         # In the engine, and waiting for room in it.
         self._begun = 0
-        self._held: deque[Arrival] = deque()
+        self._held: deque[PulledMessage] = deque()
         self._look_due = False
 
     @property
@@ -187,13 +187,13 @@ class Puller:
             self._client.close()
 
     def _receive(self, stream: Stream, message: Message) -> None:
-        arrival = Arrival(stream, message, to_delivery(message, stream.subscription), time.perf_counter())
+        arrival = PulledMessage(stream, message, to_delivery(message, stream.subscription), time.perf_counter())
         if self._held or not self._submit(arrival):
             self._held.append(arrival)
             if not self._begun:
                 self._look_later(OTHERS_S)
 
-    def _submit(self, arrival: Arrival) -> bool:
+    def _submit(self, arrival: PulledMessage) -> bool:
         """False where there is no room. The message stays with us: its lease is extended, and nothing is lost."""
         self._begun += 1
         try:
@@ -217,7 +217,7 @@ class Puller:
             self._look_due = True
             self._loop.call_later(delay_s, self._submit_held)
 
-    def _settle(self, arrival: Arrival, result: Result) -> None:
+    def _settle(self, arrival: PulledMessage, result: Result) -> None:
         self._begun -= 1
         message, delivery = arrival.message, arrival.delivery
         settlement = settle_pull(result)
@@ -229,7 +229,7 @@ class Puller:
         if self._held:
             self._look_later(ROOM_S)
 
-    def _check_acknowledged(self, arrival: Arrival, answer: Future[Any]) -> None:
+    def _check_acknowledged(self, arrival: PulledMessage, answer: Future[Any]) -> None:
         """At once, except on exactly-once subscriptions: there a thread of the library calls, with the answer."""
         error = answer.exception()
         if error is not None:

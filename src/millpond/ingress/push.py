@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from millpond.decode import decode_push, decode_unwrapped
-from millpond.engine import Engine
-from millpond.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
+from millpond.core.ack import ACKNOWLEDGED, Settlement, settle_push
+from millpond.core.decode import decode_push, decode_unwrapped
+from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
+from millpond.core.model import Delivery, Outcome, Result
+from millpond.engine.queue import Engine
 from millpond.ingress.oidc import PushGuard
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.model import Delivery, Outcome, Result
-from millpond.settle import ACKNOWLEDGED, Settlement, settle_push
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

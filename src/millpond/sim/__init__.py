@@ -1,1 +1,5 @@
-"""`millpond simulate`: the real engine, views and flow claims in a world of faults, decided by one seed."""
+"""The simulation: whole worlds (broker, stores, instances, operators) on a virtual clock, drawn from a seed.
+
+Runs the real engine and the real views, and checks every promise of docs/guarantees.md. Never reads the real clock.
+Called by `millpond simulate`, `proof` and the demo feed.
+"""

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from millpond import timestamps
-from millpond.model import Delivery
+from millpond.core import timestamps
+from millpond.core.model import Delivery
 from millpond.sim import oracle
 from millpond.sim.checks import Broken, Checks
-from millpond.sim.facts import START, Message, attributes_of, data_of
+from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of
 from millpond.sim.loop import WORLD, Process, VirtualLoop
 from millpond.sim.swarm import COUNTED_S, Swarm
 
@@ -42,7 +42,7 @@ class Receiver(Protocol):
 class Parcel:
     """A message on its way, until it is acknowledged or dead."""
 
-    def __init__(self, message: Message, seed: int) -> None:
+    def __init__(self, message: PublishedMessage, seed: int) -> None:
         self.message = message
         self.dice = random.Random(f"{seed}/{message.id}")  # noqa: S311 - repeatable on purpose
         self.attempts = 0
@@ -120,9 +120,9 @@ class Broker:
         self._under_way: list[Attempt] = []
         self._tell = tell
         # Told of every delivery, as it begins.
-        self.on_delivery: Callable[[Message], None] = lambda _: None
+        self.on_delivery: Callable[[PublishedMessage], None] = lambda _: None
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: PublishedMessage) -> None:
         self._checks.add(message)
         parcel = Parcel(message, self._seed)
         self.parcels.append(parcel)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millpond import timestamps
-from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delivery, LogEntry, Ref, Snapshot, Version
-from millpond.route import RECEIPT_COLLECTION
+from millpond.core import timestamps
+from millpond.core.model import Delivery, LogEntry, Ref, Snapshot, Version
+from millpond.core.route import RECEIPT_COLLECTION
+from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.sim import oracle
-from millpond.sim.facts import BUG, REFUSED, Message, attributes_of, data_of
-from millpond.sim.oracle import KIND_OF, Document, Kind
-from millpond.sim.store import Change, Storehouse
+from millpond.sim.facts import BUG, REFUSED, PublishedMessage, attributes_of, data_of
+from millpond.sim.oracle import KIND_OF, Document, FactKind
+from millpond.sim.store import CommittedChange, Storehouse
 
 TALLIES = "gate_passes"
 # What is there beside what the view made of the message.
@@ -29,7 +29,7 @@ OURS = ("source", "ingestedAt")
 AT_ONCE_S = 120
 
 
-def letter_of(message: Message) -> Ref:
+def letter_of(message: PublishedMessage) -> Ref:
     """Where its letter lies, if it has one: there is one subscription."""
     return Ref(LETTERS, f"all__{message.id}")
 
@@ -63,8 +63,8 @@ class Checks:
         self._house = house
         self._rules = rules
         self._seen = seen
-        self.messages: dict[str, Message] = {}
-        # Message ids that a document has ever named as its source, or as the source of one of its fields.
+        self.messages: dict[str, PublishedMessage] = {}
+        # PublishedMessage ids that a document has ever named as its source, or as the source of one of its fields.
         self.written: set[str] = set()
         self.buried: set[str] = set()
         self._versions: dict[Ref, Version] = {}
@@ -72,13 +72,13 @@ class Checks:
         self._deleted_at: dict[Ref, float] = {}
         self._purged_at: dict[Ref, float] = {}
 
-    def add(self, message: Message) -> None:
+    def add(self, message: PublishedMessage) -> None:
         self.messages[message.id] = message
 
     def deleted(self, ref: Ref) -> None:
         self._deleted_at[ref] = self._house.loop.time()
 
-    def was_deleted(self, message: Message) -> bool:
+    def was_deleted(self, message: PublishedMessage) -> bool:
         """Whether a person ever deleted a document of this message's."""
         refs = [Ref(kind.collection, kind.id_of(message)) for kind in oracle.kinds_of(message)]
         return any(ref in self._deleted_at for ref in refs)
@@ -87,7 +87,7 @@ class Checks:
     def anything_deleted(self) -> bool:
         return bool(self._deleted_at)
 
-    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None:
+    def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None:
         for old, new in changes:
             if new.version is not None:
                 self._version_is_new(new)
@@ -108,7 +108,7 @@ class Checks:
                 self._has_its_effect(old, new)
         self._note_batch(log)
 
-    def acknowledged(self, message: Message) -> None:
+    def acknowledged(self, message: PublishedMessage) -> None:
         """The broker will forget it: the store must hold its effect, a superseding one, or a letter."""
         if message.id in self.buried and self._lies_in_its_letter(message):
             return
@@ -125,14 +125,14 @@ class Checks:
         if message.fact.topic == "gates" and message.fact.number not in self._passes(message):
             raise Broken("no ack before durability", f"{message.id} is acknowledged, its pass not counted")
 
-    def holders(self, kind: Kind, document: Document) -> dict[str, Message]:
+    def holders(self, kind: FactKind, document: Document) -> dict[str, PublishedMessage]:
         """The message each field of the document comes from."""
         source = document["source"]
         if not kind.merged:
             return dict.fromkeys(document, self.messages[source["messageId"]])
         return {name: self._of_stamp(group["stamp"]) for group in source["stamps"] for name in group["fields"]}
 
-    def _holds(self, kind: Kind, document: Document, message: Message) -> bool:
+    def _holds(self, kind: FactKind, document: Document, message: PublishedMessage) -> bool:
         """Whether nothing of the message is missing, but for what a greater one says instead."""
         own = oracle.rank(message, kind)
         holders = self.holders(kind, document)
@@ -147,7 +147,7 @@ class Checks:
             raise Broken("versions are never reused", f"{new.ref.path} has version {new.version} after {last}")
         self._versions[new.ref] = new.version
 
-    def _is_what_its_message_says(self, kind: Kind, new: Snapshot) -> None:
+    def _is_what_its_message_says(self, kind: FactKind, new: Snapshot) -> None:
         document = new.data or {}
         self._seen["tombstone written"] += "deleted" in document
         # By message: a whole document is mostly one's, and what it says is worked out once.
@@ -163,7 +163,7 @@ class Checks:
                 shown = f"{document.get(name)!r}, and {message.id} says {said.get(name)!r}"
                 raise Broken("documents equal the oracle", f"{new.ref.path}: {name} is {shown}")
 
-    def _grows(self, kind: Kind, old: Snapshot, new: Snapshot) -> None:
+    def _grows(self, kind: FactKind, old: Snapshot, new: Snapshot) -> None:
         if old.data is None or new.data is None:
             return
         now = self.holders(kind, new.data)
@@ -174,7 +174,7 @@ class Checks:
             if after is not None and oracle.rank(after, kind) < oracle.rank(before, kind):
                 raise Broken("stamps only grow", f"{new.ref.path}: {name} went back from {before.id} to {after.id}")
 
-    def _is_in_all_views(self, kind: Kind, new: Snapshot) -> None:
+    def _is_in_all_views(self, kind: FactKind, new: Snapshot) -> None:
         """Poison in one view means applied in none: the last pass is one that was counted, by the same commit."""
         if kind.topic == "gates" and new.data is not None:
             message = self.messages[new.data["source"]["messageId"]]
@@ -216,7 +216,7 @@ class Checks:
         if flaw is None or (expected is not None and reason != expected):
             raise Broken("no good message in the letters", f"{message.id} is buried as {reason}")
 
-    def _is_whole(self, message: Message, letter: Snapshot) -> None:
+    def _is_whole(self, message: PublishedMessage, letter: Snapshot) -> None:
         """What was buried can be brought back as it was sent."""
         head = letter.data or {}
         self._seen["letter in parts"] += bool(head["parts"])
@@ -230,7 +230,7 @@ class Checks:
         if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
             raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
 
-    def _lies_in_its_letter(self, message: Message) -> bool:
+    def _lies_in_its_letter(self, message: PublishedMessage) -> bool:
         """Whole, and for some time: one that has expired may be swept any moment. Or it was purged just now."""
         alive_at = timestamps.to_datetime(self._rules.now() - self._rules.skew_max)
         found = self._house.get(letter_of(message))
@@ -241,7 +241,7 @@ class Checks:
         self._is_whole(message, found)
         return True
 
-    def _has_no_receipt(self, message: Message) -> None:
+    def _has_no_receipt(self, message: PublishedMessage) -> None:
         """What a living receipt vouches for was counted: then it is a duplicate, however old it is.
 
         Unless two instances had it at once, and by one's clock it was too old already: then it is counted, and has
@@ -276,7 +276,7 @@ class Checks:
             if not there:
                 raise Broken("receipts agree", f"{new.ref.id} says {entry['outcome']}, {ref.path} does not")
 
-    def _passes(self, message: Message) -> Sequence[int]:
+    def _passes(self, message: PublishedMessage) -> Sequence[int]:
         collection, _, doc_id = oracle.tally_path(message.fact).partition("/")
         document = self._house.get(Ref(collection, doc_id)).data
         return () if document is None else list(document["passes"])
@@ -285,7 +285,7 @@ class Checks:
         at = self._deleted_at.get(ref, self._purged_at.get(ref))
         return at is not None and self._house.loop.time() < at + AT_ONCE_S
 
-    def _of_stamp(self, stamp: str) -> Message:
+    def _of_stamp(self, stamp: str) -> PublishedMessage:
         return self.messages[stamp.split(".", 3)[3]]
 
     def _note_batch(self, log: Sequence[LogEntry]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from millpond import timestamps
+from millpond.core import timestamps
 from millpond.sim.swarm import Swarm
 
 START = 1_767_571_200_000_000  # 2026-01-05T00:00:00Z
@@ -74,7 +74,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     flaw: str | None
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedMessage(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     fact: Fact
     published_at: int
@@ -85,19 +85,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return (self.published_at - START) / _SECOND
 
 
-def draw_messages(seed: int, swarm: Swarm) -> list[Message]:
+def draw_messages(seed: int, swarm: Swarm) -> list[PublishedMessage]:
     """Everything that is published in this world, in the order of publication."""
     dice = random.Random(f"{seed}/producers")  # noqa: S311 - repeatable on purpose
     ids = iter(f"{number:06d}" for number in dice.sample(range(1_000_000), swarm.messages * 3))
     facts: list[Fact] = []
-    messages: list[Message] = []
+    messages: list[PublishedMessage] = []
     for number in range(swarm.messages):
         published_at = START + round(dice.random() * swarm.publishing_s * _SECOND)
         if dice.random() < swarm.equal_times / 2:
             published_at -= published_at % _SECOND
         fact = _draw_fact(dice, swarm, number, published_at, facts)
         facts.append(fact)
-        messages.append(Message(id=next(ids), fact=fact, published_at=published_at))
+        messages.append(PublishedMessage(id=next(ids), fact=fact, published_at=published_at))
         copies = (dice.random() < swarm.republished) + (dice.random() < swarm.republished / 3)
         for _ in range(copies):
             # The same instant, or later: where receipts expire, also after this one's has.
@@ -105,11 +105,11 @@ def draw_messages(seed: int, swarm: Swarm) -> list[Message]:
                 (0.0, dice.random(), dice.expovariate(1 / 10.0), dice.random() * swarm.publishing_s)
             )
             again_at = published_at + round(later * _SECOND)
-            messages.append(Message(id=next(ids), fact=fact, published_at=again_at))
+            messages.append(PublishedMessage(id=next(ids), fact=fact, published_at=again_at))
     return sorted(messages, key=lambda message: (message.published_at, message.id))
 
 
-def draw_legacy(seed: int, swarm: Swarm) -> list[Message]:
+def draw_legacy(seed: int, swarm: Swarm) -> list[PublishedMessage]:
     """What was there before Millpond, as an earlier consumer made it of messages nobody will send again."""
     dice = random.Random(f"{seed}/legacy")  # noqa: S311 - as above
     topics = [topic for topic in swarm.topics if topic in {"services", "pipelines"}]
@@ -126,7 +126,7 @@ def draw_legacy(seed: int, swarm: Swarm) -> list[Message]:
             says=(),
             flaw=None,
         )
-        messages.append(Message(id=f"legacy{number}", fact=fact, published_at=published_at))
+        messages.append(PublishedMessage(id=f"legacy{number}", fact=fact, published_at=published_at))
     return messages
 
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from millpond.model import Ref, Version
-from millpond.route import RECEIPT_COLLECTION
+from millpond.core.model import Ref, Version
+from millpond.core.route import RECEIPT_COLLECTION
 from millpond.sim import oracle
 from millpond.sim.broker import Parcel
 from millpond.sim.checks import OURS, TALLIES, Broken, Checks
-from millpond.sim.facts import BUG, Fact, Message, payload_of
+from millpond.sim.facts import BUG, Fact, PublishedMessage, payload_of
 from millpond.sim.oracle import KIND_OF
 from millpond.sim.store import Storehouse
 
@@ -28,10 +28,10 @@ class Rest(NamedTuple):
     house: Storehouse
     checks: Checks
     parcels: Sequence[Parcel]
-    copies: Sequence[Message]
+    copies: Sequence[PublishedMessage]
     receipts_expire: bool
 
-    def arrived(self) -> list[Message]:
+    def arrived(self) -> list[PublishedMessage]:
         """What must have had its effect: everything that was acknowledged and can be stored."""
         written, buried = self.checks.written, self.checks.buried
         found = []
@@ -43,7 +43,7 @@ class Rest(NamedTuple):
         found += [message for message in self.checks.messages.values() if message.id.startswith("legacy")]
         return found + [copy for copy in self.copies if copy.fact.flaw in {None, BUG} and self._counts(copy)]
 
-    def _counts(self, copy: Message) -> bool:
+    def _counts(self, copy: PublishedMessage) -> bool:
         """A copy of a pass that is too old to be counted stays where it is."""
         return copy.fact.topic != "gates" or copy.id in self.checks.written
 
@@ -129,7 +129,7 @@ def check_unchanged(before: Mapping[Ref, Version | None], after: Mapping[Ref, Ve
         raise Broken("redelivery changes nothing", f"{when}, {', '.join(changed[:3])} changed")
 
 
-def _logical(message: Message) -> tuple[object, ...]:
+def _logical(message: PublishedMessage) -> tuple[object, ...]:
     """Equal for what the product may take for one event: an id with its time and sequence, or the same content."""
     fact: Fact = message.fact
     if fact.event_id is not None:

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from millpond.errors import StepFailed, StoreError
+from millpond.core.errors import StepFailed, StoreError
+from millpond.core.model import Document, Put, Ref, Snapshot, Version
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
-from millpond.flow.results import FlowResult, Outcome
+from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.run import COLLECTION
 from millpond.flow.step import StepContext
 from millpond.flow.sweep import SweepReport
-from millpond.model import Document, Put, Ref, Snapshot, Version
 from millpond.sim.checks import Broken, Rules
 from millpond.sim.flow_checks import DONE, StepChecks
 from millpond.sim.instance import STEP_TYPE, Instance
@@ -134,7 +134,7 @@ class FlowWorld:
         def answered(task: asyncio.Task[FlowResult]) -> None:
             overdue.cancel()
             self._tell(f"{event.id} ← {task.result().reason}")
-            if task.result().outcome is Outcome.RETRY:
+            if task.result().outcome is FlowOutcome.RETRY:
                 self._deliver_later(event, self._dice.uniform(0.5, 5.0), version)
                 return
             run = self._house.get(Ref(COLLECTION, event.run_id))

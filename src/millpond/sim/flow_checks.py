@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from millpond import timestamps
-from millpond.model import Document
+from millpond.core import timestamps
+from millpond.core.model import Document
 from millpond.sim.checks import Broken, Rules
 from millpond.sim.store import Storehouse
 

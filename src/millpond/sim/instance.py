@@ -15,24 +15,24 @@ from typing import Any, cast
 import msgspec
 
 from millpond import settings as settings_module
-from millpond import timestamps
-from millpond.engine import Engine
+from millpond.core import timestamps
+from millpond.core.ack import Settlement
+from millpond.core.model import Delivery, Ref, Result
+from millpond.core.ports import StoreWithCatalog
+from millpond.core.route import Router
+from millpond.dead_letters.store import StoredLetters
+from millpond.engine.queue import Engine
 from millpond.flow.service import Flow
 from millpond.flow.step import StepFunction
 from millpond.ingress.push import PushEndpoint, Respond
-from millpond.letters.in_store import StoredLetters
-from millpond.log import Log
-from millpond.metrics import Metrics
-from millpond.model import Delivery, Ref, Result
-from millpond.ports import StoreWithCatalog
-from millpond.route import Router
 from millpond.settings import Settings
-from millpond.settle import Settlement
 from millpond.sim.facts import START
 from millpond.sim.loop import Process, VirtualLoop
-from millpond.sim.store import Connection, Storehouse
+from millpond.sim.store import StoreConnection, Storehouse
 from millpond.sim.swarm import RECEIPT_TTL_DAYS, Swarm
 from millpond.sim.views import Doors
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 from millpond.views import load_views
 
 STEP_TYPE = "SIMULATED"
@@ -104,7 +104,7 @@ class Instance:
         self.name = name
         self.process = Process()
         self.context = self.process.context()
-        self.store = Connection(house, name)
+        self.store = StoreConnection(house, name)
         self.metrics = Metrics()
         self._loop = house.loop
         self._skew = round(dice.uniform(-1, 1) * house.swarm.clock_skew_s * timestamps.SECOND_US)
@@ -124,7 +124,7 @@ class Instance:
         self.engine = Engine(
             store=self.store,
             router=Router(self._views, settings.route_rules()),
-            undertaker=self.letters,
+            dead_letter_sink=self.letters,
             rules=msgspec.structs.replace(settings.engine_rules(), **house.swarm.limits),
             metrics=self.metrics,
             wall_clock=self.wall_clock,

@@ -9,17 +9,17 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from millpond.errors import MillpondError
-from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delete, Put, Ref
+from millpond.core.errors import MillpondError
+from millpond.core.model import Delete, Put, Ref
+from millpond.core.timestamps import to_datetime
+from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.sim import oracle
 from millpond.sim.checks import Checks, Rules
-from millpond.sim.facts import BUG, Message
+from millpond.sim.facts import BUG, PublishedMessage
 from millpond.sim.instance import Instance
 from millpond.sim.loop import WORLD
 from millpond.sim.oracle import KIND_OF, KINDS
 from millpond.sim.store import Storehouse
-from millpond.timestamps import to_datetime
 
 # A store that expires by itself takes its time; what has expired is there for a while.
 _SWEEP_EVERY_S = 600.0
@@ -48,7 +48,7 @@ class Operator:
         self._purging = random.Random(f"{seed}/purging")  # noqa: S311 - as above
         self.at_work = True
 
-    def begin(self, legacy: list[Message], until_s: float) -> None:
+    def begin(self, legacy: list[PublishedMessage], until_s: float) -> None:
         """Whatever is to happen before `until_s`."""
         for message in legacy:
             self._write_as_before(message)
@@ -83,7 +83,7 @@ class Operator:
             self._tell(f"{ref.id} is purged")
             instance.start(_purge(instance, ref))
 
-    def _write_as_before(self, message: Message) -> None:
+    def _write_as_before(self, message: PublishedMessage) -> None:
         """As an earlier consumer left it: what the message says, where it came from, and no stamp."""
         kind = next(kind for kind in KINDS if kind.topic == message.fact.topic)
         ref = Ref(kind.collection, kind.id_of(message))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from millpond.sim.facts import START, Fact, Message, payload_of, value_of
-from millpond.timestamps import SECOND_US, to_datetime
+from millpond.core.timestamps import SECOND_US, to_datetime
+from millpond.sim.facts import START, Fact, PublishedMessage, payload_of, value_of
 
 Document = dict[str, Any]
 # Sorts: (time, sequence, publication, message id), or with the sequence first.
@@ -22,20 +22,20 @@ _TICKS_KEPT = 7 * 86_400 * SECOND_US
 _ENV = "sim"
 
 
-class Kind(NamedTuple):
+class FactKind(NamedTuple):
     """How the documents of one collection come about."""
 
     topic: str
     collection: str
-    id_of: Callable[[Message], str]
+    id_of: Callable[[PublishedMessage], str]
     # The fields one message sets: all there are, or in a merged document its own.
-    fields_of: Callable[[Message], Document]
+    fields_of: Callable[[PublishedMessage], Document]
     merged: bool = False
     sequence_first: bool = False
     late_after: int | None = None
 
 
-def rank(message: Message, kind: Kind) -> Rank:
+def rank(message: PublishedMessage, kind: FactKind) -> Rank:
     """The message's place in the one total order."""
     at = ordered_at(message)
     sequence = -1 if message.fact.sequence is None else message.fact.sequence
@@ -43,28 +43,28 @@ def rank(message: Message, kind: Kind) -> Rank:
     return first, second, message.published_at, message.id
 
 
-def ordered_at(message: Message) -> int:
+def ordered_at(message: PublishedMessage) -> int:
     return message.published_at if is_clamped(message) else happened(message)
 
 
-def happened(message: Message) -> int:
+def happened(message: PublishedMessage) -> int:
     return message.published_at if message.fact.at is None else message.fact.at
 
 
-def is_clamped(message: Message) -> bool:
+def is_clamped(message: PublishedMessage) -> bool:
     return happened(message) > message.published_at + _FUTURE_MAX
 
 
-def is_late(message: Message, kind: Kind) -> bool:
+def is_late(message: PublishedMessage, kind: FactKind) -> bool:
     return kind.late_after is not None and happened(message) < message.published_at - kind.late_after
 
 
-def kinds_of(message: Message) -> list[Kind]:
+def kinds_of(message: PublishedMessage) -> list[FactKind]:
     """The collections whose documents this message takes part in."""
     return [kind for kind in KINDS if kind.topic == message.fact.topic and not is_late(message, kind)]
 
 
-def fold(messages: Iterable[Message]) -> dict[str, Document]:
+def fold(messages: Iterable[PublishedMessage]) -> dict[str, Document]:
     """Every document's path and content, `source` and what depends on a clock of ours left out."""
     documents: dict[str, Document] = {}
     for kind in KINDS:
@@ -76,7 +76,7 @@ def fold(messages: Iterable[Message]) -> dict[str, Document]:
     return documents
 
 
-def winners(messages: Iterable[Message]) -> dict[str, str]:
+def winners(messages: Iterable[PublishedMessage]) -> dict[str, str]:
     """The message whose stamp each document must carry: the greatest."""
     best: dict[str, tuple[Rank, str]] = {}
     for message in messages:
@@ -87,7 +87,7 @@ def winners(messages: Iterable[Message]) -> dict[str, str]:
     return {path: message_id for path, (_, message_id) in best.items()}
 
 
-def tallies(messages: Iterable[Message]) -> dict[str, set[int]]:
+def tallies(messages: Iterable[PublishedMessage]) -> dict[str, set[int]]:
     """The passes of each gate, whatever they came in: each counts once."""
     passes: dict[str, set[int]] = {}
     for message in messages:
@@ -100,7 +100,7 @@ def tally_path(fact: Fact) -> str:
     return f"gate_passes/{fact.key}"
 
 
-def _common(message: Message, doc_id: str) -> Document:
+def _common(message: PublishedMessage, doc_id: str) -> Document:
     fact = message.fact
     fields: Document = {"docId": doc_id, "eventTime": _time(message), "data": payload_of(fact)}
     if fact.event_id is not None:
@@ -108,42 +108,42 @@ def _common(message: Message, doc_id: str) -> Document:
     return fields
 
 
-def _time(message: Message) -> Any:
+def _time(message: PublishedMessage) -> Any:
     return to_datetime(happened(message))
 
 
-def _service(message: Message) -> Document:
+def _service(message: PublishedMessage) -> Document:
     fact, at = message.fact, _time(message)
     fields = {"serviceId": fact.key, "env": _ENV, "status": value_of(fact), "version": f"{fact.number}"}
     return {**fields, "region": "eu", "lastHeartbeatAt": at, "updatedAt": at}
 
 
-def _pipeline(message: Message) -> Document:
+def _pipeline(message: PublishedMessage) -> Document:
     fact, at = message.fact, _time(message)
     fields = {"pipelineId": fact.key, "env": _ENV, "tenantId": None, "status": value_of(fact)}
     return {**fields, "lastHeartbeatAt": at, "updatedAt": at, "data": payload_of(fact)}
 
 
-def _tick(message: Message) -> Document:
+def _tick(message: PublishedMessage) -> Document:
     return {"symbol": message.fact.key, "lastTickAt": _time(message), "price": message.fact.number + 0.5}
 
 
-def _own_id(message: Message) -> str:
+def _own_id(message: PublishedMessage) -> str:
     return message.fact.event_id or message.id
 
 
-def _past_tick(message: Message) -> Document:
+def _past_tick(message: PublishedMessage) -> Document:
     kept = to_datetime(message.published_at + _TICKS_KEPT)
     fields = {**_common(message, _own_id(message)), "symbol": message.fact.key, "expireAt": kept}
     # It is ordered by the time it shows, so that one cannot run ahead either.
     return {**fields, "eventTime": to_datetime(ordered_at(message))}
 
 
-def _bar_id(message: Message) -> str:
+def _bar_id(message: PublishedMessage) -> str:
     return f"{message.fact.key}__{to_datetime(START).strftime('%Y-%m-%dT%H:%M:%SZ')}"
 
 
-def _bar(message: Message) -> Document:
+def _bar(message: PublishedMessage) -> Document:
     """Its own time, `ts`, is the minute; the order is by when it was produced."""
     fact = message.fact
     fields = {**_common(message, _bar_id(message)), "symbol": fact.key, "timeframe": "1m", "ts": to_datetime(START)}
@@ -155,7 +155,7 @@ def _bar(message: Message) -> Document:
     return {**fields, "close": fact.number + 0.25}
 
 
-def _signal(message: Message) -> Document:
+def _signal(message: PublishedMessage) -> Document:
     fact = message.fact
     said = {name: payload_of(fact)[name] for name in fact.says}
     fields = {**_common(message, fact.key), "signalId": fact.key, **said, "updatedAt": _time(message)}
@@ -166,27 +166,27 @@ def _signal(message: Message) -> Document:
     return fields
 
 
-def _door(message: Message) -> Document:
+def _door(message: PublishedMessage) -> Document:
     state = value_of(message.fact)
     return {"deleted": True} if state == "removed" else {"door": message.fact.key, "state": state}
 
 
-def _gate(message: Message) -> Document:
+def _gate(message: PublishedMessage) -> Document:
     return {"gate": message.fact.key, "pass": message.fact.number}
 
 
-def _key(message: Message) -> str:
+def _key(message: PublishedMessage) -> str:
     return message.fact.key
 
 
 KINDS = (
-    Kind("services", "ops_services", lambda message: f"{_ENV}__{message.fact.key}", _service),
-    Kind("pipelines", "ingest_pipelines", _key, _pipeline),
-    Kind("ticks", "market_ticks_latest", _key, _tick, late_after=_TICKS_LATE),
-    Kind("ticks", "market_ticks", _own_id, _past_tick),
-    Kind("bars", "market_bars_1m", _bar_id, _bar),
-    Kind("signals", "trade_signals", _key, _signal, merged=True, sequence_first=True),
-    Kind("doors", "doors", _key, _door),
-    Kind("gates", "gate_last", _key, _gate),
+    FactKind("services", "ops_services", lambda message: f"{_ENV}__{message.fact.key}", _service),
+    FactKind("pipelines", "ingest_pipelines", _key, _pipeline),
+    FactKind("ticks", "market_ticks_latest", _key, _tick, late_after=_TICKS_LATE),
+    FactKind("ticks", "market_ticks", _own_id, _past_tick),
+    FactKind("bars", "market_bars_1m", _bar_id, _bar),
+    FactKind("signals", "trade_signals", _key, _signal, merged=True, sequence_first=True),
+    FactKind("doors", "doors", _key, _door),
+    FactKind("gates", "gate_last", _key, _gate),
 )
-KIND_OF: Mapping[str, Kind] = {kind.collection: kind for kind in KINDS}
+KIND_OF: Mapping[str, FactKind] = {kind.collection: kind for kind in KINDS}

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import msgspec
 
-from millpond.sim.world import Report, run_seed
+from millpond.sim.world import WorldReport, run_seed
 
 # What one process does before it tells us.
 _CHUNK = 8
@@ -76,9 +76,9 @@ class Summary(msgspec.Struct, kw_only=True):
     messages: int = 0
     simulated_seconds: float = 0.0
     seen: Counter[str] = msgspec.field(default_factory=Counter)
-    failures: list[Report] = msgspec.field(default_factory=list)
+    failures: list[WorldReport] = msgspec.field(default_factory=list)
 
-    def add(self, report: Report) -> None:
+    def add(self, report: WorldReport) -> None:
         self.seeds += 1
         self.messages += report.messages
         self.simulated_seconds += report.seconds
@@ -120,7 +120,7 @@ def run_seeds(
     return summary
 
 
-def _reports(seeds: Sequence[int], jobs: int) -> Iterator[Report]:
+def _reports(seeds: Sequence[int], jobs: int) -> Iterator[WorldReport]:
     """In the order of the seeds, whoever runs them."""
     if jobs == 1:
         yield from map(run_seed, seeds)
@@ -135,5 +135,5 @@ def _reports(seeds: Sequence[int], jobs: int) -> Iterator[Report]:
         pool.shutdown(cancel_futures=True)
 
 
-def _run_chunk(seeds: Sequence[int]) -> list[Report]:
+def _run_chunk(seeds: Sequence[int]) -> list[WorldReport]:
     return list(map(run_seed, seeds))

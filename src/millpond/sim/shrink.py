@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from millpond.sim.facts import Message, draw_messages
+from millpond.sim.facts import PublishedMessage, draw_messages
 from millpond.sim.swarm import FAULTS, Swarm, draw, without
-from millpond.sim.world import Report, World
+from millpond.sim.world import World, WorldReport
 
 RUNS_MAX = 600
 NONE = "none"
@@ -27,11 +27,11 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] | None = None
     instances: int | None = None
 
-    def run(self, *, trace: bool = False) -> Report:
+    def run(self, *, trace: bool = False) -> WorldReport:
         swarm, messages = self._drawn()
         return World(self.seed, swarm, messages, trace=trace).run()
 
-    def _drawn(self) -> tuple[Swarm, list[Message]]:
+    def _drawn(self) -> tuple[Swarm, list[PublishedMessage]]:
         swarm = draw(self.seed)
         kept = [m for m in draw_messages(self.seed, swarm) if self.messages is None or m.id in self.messages]
         for fault in FAULTS:
@@ -41,7 +41,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
             swarm = msgspec.structs.replace(swarm, instances=self.instances)
         return swarm, kept
 
-    def shown_messages(self) -> list[Message]:
+    def shown_messages(self) -> list[PublishedMessage]:
         return self._drawn()[1]
 
     def shown_ids(self) -> list[str]:

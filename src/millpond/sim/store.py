@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from millpond.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
+from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
+from millpond.core.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
 from millpond.sim.facts import UNSTORABLE
 from millpond.sim.loop import WORLD, VirtualLoop
 from millpond.sim.swarm import Swarm
@@ -25,7 +25,7 @@ T = TypeVar("T")
 DEADLINE_S = 10.0
 
 
-class Change(NamedTuple):
+class CommittedChange(NamedTuple):
     """A document before and after a commit."""
 
     old: Snapshot
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 class Onlooker(Protocol):
     """Who is told of every change, at the moment it is made."""
 
-    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None: ...
+    def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None: ...
 
 
 class Storehouse:
@@ -72,7 +72,7 @@ class Storehouse:
         before = [self.get(write.ref) for write in writes]
         committed = now(self.inner.commit(writes, log))
         if isinstance(committed, Committed) and self.onlooker is not None:
-            self.onlooker.committed([Change(old, self.get(old.ref)) for old in before], log)
+            self.onlooker.committed([CommittedChange(old, self.get(old.ref)) for old in before], log)
         return committed
 
     def sweep(self, at: int) -> int:
@@ -93,7 +93,7 @@ class Storehouse:
         return latency_s
 
 
-class Connection:
+class StoreConnection:
     """The store port, as one instance has it."""
 
     expires_by_itself = True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millpond.model import Document, Event
-from millpond.view import DELETE, Latest, Tally
+from millpond.core.model import Document, Event
+from millpond.core.view import DELETE, Latest, Tally
 
 
 class Doors(Latest):

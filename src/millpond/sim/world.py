@@ -17,17 +17,17 @@ from typing import Any
 
 import msgspec
 
-from millpond import timestamps
-from millpond.errors import Overloaded
+from millpond.core import timestamps
+from millpond.core.errors import Overloaded
+from millpond.core.model import Delivery, LogEntry, Outcome, Ref, Result
+from millpond.core.route import RECEIPT_COLLECTION
+from millpond.dead_letters.attributes import restore
+from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.flow.run import COLLECTION as RUNS
-from millpond.letters.attributes import restore
-from millpond.letters.in_store import COLLECTION as LETTERS
-from millpond.model import Delivery, LogEntry, Outcome, Ref, Result
-from millpond.route import RECEIPT_COLLECTION
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
 from millpond.sim.checks import TALLIES, Broken, Checks, Rules, letter_of
-from millpond.sim.facts import START, Message, attributes_of, data_of, draw_legacy, draw_messages
+from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
 from millpond.sim.flow import FlowWorld
@@ -35,7 +35,7 @@ from millpond.sim.instance import Instance, settings_of
 from millpond.sim.loop import WORLD, Stuck, VirtualLoop
 from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF
-from millpond.sim.store import DEADLINE_S, Change, Storehouse
+from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
 from millpond.sim.swarm import Swarm, draw
 
 # How long faults go on after the last message was published, and how long what is left then may take.
@@ -47,16 +47,16 @@ _AGAIN_AT_ONCE = 2
 _TRIES = 50
 
 
-class Failure(msgspec.Struct, frozen=True):
+class WorldFailure(msgspec.Struct, frozen=True):
     checker: str
     text: str
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one world came to. `seen` counts faults and rare states by name."""
 
     seed: int
-    failure: Failure | None
+    failure: WorldFailure | None
     messages: int
     seconds: float
     steps: int
@@ -65,9 +65,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class World:
-    def __init__(self, seed: int, swarm: Swarm, messages: Sequence[Message], *, trace: bool = False) -> None:
+    def __init__(
+        self, seed: int, swarm: Swarm, messages: Sequence[PublishedMessage], *, trace: bool = False
+    ) -> None:
         self.seed = seed
-        self.failure: Failure | None = None
+        self.failure: WorldFailure | None = None
         self._swarm = swarm
         self._messages = messages
         self._dice = random.Random(f"{seed}/world")  # noqa: S311 - repeatable on purpose
@@ -96,9 +98,9 @@ class World:
         self._broker.on_delivery = lambda message: self._operator.letter_touched(letter_of(message))
         self._applied: Counter[str] = Counter()
         # Of what the broker gave up, as it comes back from the dead-letter topic.
-        self._copies: list[Message] = []
+        self._copies: list[PublishedMessage] = []
 
-    def run(self) -> Report:
+    def run(self) -> WorldReport:
         try:
             self._begin()
             self._run_until_time(self._swarm.publishing_s + self._swarm.away_s + AFTERMATH_S)
@@ -119,7 +121,7 @@ class World:
             self._fail(error)
         finally:
             self._loop.close()
-        return Report(
+        return WorldReport(
             seed=self.seed,
             failure=self.failure,
             messages=len(self._messages),
@@ -129,7 +131,7 @@ class World:
             trace=self._lines,
         )
 
-    def committed(self, changes: Sequence[Change], log: Sequence[LogEntry]) -> None:
+    def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None:
         """The store tells us of every commit."""
         self._checks.committed(changes, log)
         for old, new in changes:
@@ -208,11 +210,11 @@ class World:
         after = final_checks.photograph(self._house, KIND_OF)
         final_checks.check_unchanged(before, after, "delivered once more without receipts")
 
-    def _deliver_again(self, messages: Collection[Message]) -> None:
+    def _deliver_again(self, messages: Collection[PublishedMessage]) -> None:
         order = list(messages)
         self._dice.shuffle(order)
 
-        async def some(part: Sequence[Message]) -> None:
+        async def some(part: Sequence[PublishedMessage]) -> None:
             for message in part:
                 result = await self._until_settled(partial(_deliver, message))
                 if result is not None and result.settled:
@@ -260,9 +262,9 @@ class World:
         """The first failure counts; what follows from it does not."""
         if self.failure is None:
             if isinstance(error, Broken):
-                self.failure = Failure(error.checker, error.text)
+                self.failure = WorldFailure(error.checker, error.text)
             else:
-                self.failure = Failure("nothing unexpected", f"{type(error).__name__}: {error}")
+                self.failure = WorldFailure("nothing unexpected", f"{type(error).__name__}: {error}")
                 if isinstance(error, BaseException):
                     self._tell("".join(traceback.format_exception(error)))
             self._tell(f"BROKEN {self.failure.checker}: {self.failure.text}")
@@ -276,7 +278,7 @@ class _Failed(Exception):
     """The run is over; why is in `failure`."""
 
 
-async def _deliver(message: Message, instance: Instance) -> Result:
+async def _deliver(message: PublishedMessage, instance: Instance) -> Result:
     delivery = Delivery(
         message_id=message.id,
         publish_time=message.published_at,
@@ -295,7 +297,7 @@ async def _replay_letter(ref: Ref, instance: Instance) -> Result | None:
     return await instance.replay_letter(ref)
 
 
-def run_seed(seed: int) -> Report:
+def run_seed(seed: int) -> WorldReport:
     """The world of this seed, as it is drawn."""
     swarm = draw(seed)
     return World(seed, swarm, draw_messages(seed, swarm)).run()

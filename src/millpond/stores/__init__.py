@@ -1,1 +1,5 @@
-"""Implementations of the store port."""
+"""Implementations of the store port (`core.ports`): SQLite, Firestore and memory; and their health.
+
+One contract suite holds for all of them. A store never decides who wins, and never retries: the engine does.
+Opened by `service`; used through the port by everything else.
+"""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import count, takewhile
 from typing import Self
 
-from millpond.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
-from millpond.shape import check_ref, decode_document, encode_document, is_expired, patched
-from millpond.stores.log_body import gives_way
+from millpond.core.document import check_ref, decode_document, encode_document, is_expired, patched
+from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
+from millpond.stores.log_entry import gives_way
 
 
 class MemoryStore:
@@ -81,7 +81,7 @@ class MemoryStore:
             del self._log[key]
         return len(dead) + len(old)
 
-    async def still(self) -> Self:
+    async def snapshot(self) -> Self:
         copy = type(self)(keeps_log=self.keeps_log)
         copy._documents, copy._log = dict(self._documents), dict(self._log)  # noqa: SLF001 - of our own kind
         return copy

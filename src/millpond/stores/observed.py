@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Self, TypeVar
 
-from millpond.errors import StoreError, Unavailable, WriteRefused
-from millpond.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
-from millpond.ports import StoreWithCatalog
-from millpond.store_health import Call, StoreHealth
+from millpond.core.errors import StoreError, Unavailable, WriteRefused
+from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
+from millpond.core.ports import StoreWithCatalog
+from millpond.stores.health import Call, StoreHealth
 
 T = TypeVar("T")
 
@@ -64,8 +64,8 @@ class ObservedStore:
     async def sweep(self, now: int, events_before: int | None) -> int:
         return await self._inner.sweep(now, events_before)
 
-    async def still(self) -> Self | None:
-        inner = await self._inner.still()
+    async def snapshot(self) -> Self | None:
+        inner = await self._inner.snapshot()
         return None if inner is None else type(self)(inner, self._health)
 
     async def close(self) -> None:

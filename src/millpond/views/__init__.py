@@ -11,12 +11,13 @@ import re
 from collections.abc import Sequence
 from types import ModuleType
 
-from millpond.errors import SettingsError
-from millpond.modules import import_module
-from millpond.refold.scope import REBUILDS
+from millpond.core.errors import SettingsError
+from millpond.core.view import METHOD_OF_KIND, Latest, Merge, Tally, View
+from millpond.plugins import import_module
+from millpond.reprocess.scope import REBUILDS
 from millpond.settings import Settings
-from millpond.view import METHOD_OF_KIND, Latest, Merge, Tally, View
-from millpond.views import bars, ops, pipelines, signals, ticks
+from millpond.views import bars, pipelines, signals, ticks
+from millpond.views import services as ops
 
 BUILT_IN: tuple[ModuleType, ...] = (ops, pipelines, ticks, bars, signals)
 _UNDEFINED = (Latest.document, Merge.fields, Tally.fold)

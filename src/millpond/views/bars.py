@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond import timestamps
-from millpond.errors import InvalidEvent
-from millpond.ids import encode_id
-from millpond.model import Document, Event
+from millpond.core import timestamps
+from millpond.core.errors import InvalidEvent
+from millpond.core.ids import encode_id
+from millpond.core.model import Document, Event
+from millpond.core.view import Latest, View, adopted_stamp
 from millpond.settings import Settings
-from millpond.view import Latest, View, adopted_stamp
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from millpond import timestamps
-from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, trimmed
-from millpond.shape import representable
-from millpond.stamp import clamp_event_time, decode_stamp, find_counter
-from millpond.view import adopted_stamp
+from millpond.core import timestamps
+from millpond.core.document import representable
+from millpond.core.errors import InvalidEvent
+from millpond.core.model import Document, Event, trimmed
+from millpond.core.stamp import clamp_event_time, decode_stamp, find_counter
+from millpond.core.view import adopted_stamp
 
 # 002's preference for an event's time; publish time comes last, for everybody. What is text and no time is passed
 # over: 002's documents need no time of their own.

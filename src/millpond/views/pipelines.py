@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond import timestamps
-from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, text_or_none, trimmed
+from millpond.core import timestamps
+from millpond.core.document import representable
+from millpond.core.errors import InvalidEvent
+from millpond.core.model import Document, Event, text_or_none, trimmed
+from millpond.core.view import Latest, View, adopted_stamp
 from millpond.settings import Settings
-from millpond.shape import representable
-from millpond.view import Latest, View, adopted_stamp
 
 
 class IngestPipelines(Latest):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millpond import timestamps
-from millpond.digest import base32_sha256
-from millpond.errors import InvalidEvent
-from millpond.model import Document, Event, is_blank, text_or_none
+from millpond.core import timestamps
+from millpond.core.document import canonical_json
+from millpond.core.errors import InvalidEvent
+from millpond.core.hashing import base32_sha256
+from millpond.core.model import Document, Event, is_blank, text_or_none
+from millpond.core.stamp import SEQUENCE_LAST, find_counter, parse_sequence
+from millpond.core.view import Merge, View, adopted_stamp
 from millpond.settings import Settings
-from millpond.shape import canonical_json
-from millpond.stamp import SEQUENCE_LAST, find_counter, parse_sequence
-from millpond.view import Merge, View, adopted_stamp
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,

@@ -1,1 +1,0 @@
-"""Looking after a pond: copying its embedded store while it serves, and examining what it stands on."""

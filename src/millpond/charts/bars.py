@@ -1,0 +1,131 @@
+"""Bar documents → bars, and minutes → longer bars. Pure.
+
+Documents are taken as they come: prices are numbers or decimals written as text, and what an earlier consumer
+wrote may lack fields. A minute that cannot be drawn is counted, never guessed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any, NamedTuple
+
+from millpond.charts.request import MINUTE_US
+from millpond.core import timestamps
+from millpond.core.errors import InvalidEvent
+from millpond.core.model import Document
+
+# From here on a float has no digits left for cents, nor an axis room for the number.
+_NUMBER_MAX = 1e15
+
+
+class Bar(NamedTuple):
+    """`start` in microseconds; `volume` is None where nobody said."""
+
+    start: int
+    open: float
+    high: float
+    low: float
+    close: float
+    volume: float | None
+
+
+class Minute(NamedTuple):
+    """What a document says: `bar` is None where it cannot be drawn."""
+
+    start: int
+    bar: Bar | None
+
+
+class Found(NamedTuple):
+    """Bars by time, and how many minutes among them could not be used."""
+
+    bars: list[Bar]
+    skipped: int
+
+
+def minute_of(document: Document) -> int | None:
+    """The minute a document is about, by its `ts`."""
+    value = document.get("ts")
+    if isinstance(value, dt.datetime):
+        us = timestamps.from_datetime(value) if value.tzinfo is not None else None
+    else:
+        try:
+            us = timestamps.parse(value, "ts")
+        except InvalidEvent:
+            us = None
+    return None if us is None else us - us % MINUTE_US
+
+
+def bar_of(document: Document, start: int) -> Bar | None:
+    """The bar in a document, or None where a price is missing, is no number, or high is below low."""
+    prices = [_number(document.get(name)) for name in ("open", "high", "low", "close")]
+    volume = _number(document.get("volume"))
+    if volume is not None and volume < 0:
+        volume = None
+    match prices:
+        case [float(first), float(high), float(low), float(last)] if low <= high:
+            return Bar(start, first, high, low, last, volume)
+    return None
+
+
+class BarFold:
+    """Minutes folded into bars of `step` microseconds, whose starts are multiples of it in UTC.
+
+    The minutes of one bar must be added in their order; the bars may come in any.
+    """
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._bars: dict[int, Bar] = {}
+        self._skipped: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._bars)
+
+    def add(self, minute: Minute) -> None:
+        if minute.bar is None:
+            self._skipped.append(minute.start)
+            return
+        start = minute.start - minute.start % self._step
+        before = self._bars.get(start)
+        self._bars[start] = minute.bar._replace(start=start) if before is None else _joined(before, minute.bar)
+
+    def first(self, count: int) -> Found:
+        bars = self._sorted()[:count]
+        # Where there are fewer, a minute that was skipped would have been among them wherever it lies.
+        end = bars[-1].start + self._step if len(bars) == count else math.inf
+        return Found(bars, sum(1 for start in self._skipped if start < end))
+
+    def last(self, count: int) -> Found:
+        bars = self._sorted()[-count:]
+        begin = bars[0].start if len(bars) == count else -math.inf
+        return Found(bars, sum(1 for start in self._skipped if start >= begin))
+
+    def all(self) -> Found:
+        return Found(self._sorted(), len(self._skipped))
+
+    def _sorted(self) -> list[Bar]:
+        return [self._bars[start] for start in sorted(self._bars)]
+
+
+def _joined(one: Bar, later: Bar) -> Bar:
+    volumes = [bar.volume for bar in (one, later) if bar.volume is not None]
+    return Bar(
+        one.start,
+        one.open,
+        max(one.high, later.high),
+        min(one.low, later.low),
+        later.close,
+        sum(volumes) if volumes else None,
+    )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < _NUMBER_MAX else None

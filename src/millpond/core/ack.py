@@ -1,0 +1,61 @@
+"""Outcome → acknowledgement: one place that says which message is finished and which comes again. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from millpond.core.errors import AccessDenied, Overloaded, WriteRefused
+from millpond.core.model import Outcome, Result
+
+
+class Settlement(NamedTuple):
+    """How a message is answered: with a status (push; 0 for pull) or an action (pull; None for push)."""
+
+    http_status: int
+    ack_action: str | None
+    severity: str
+    retryable: bool
+
+
+ACKNOWLEDGED = 200
+ACK = "ack"
+NACK = "nack"
+_DONE = Settlement(ACKNOWLEDGED, None, "INFO", retryable=False)
+_PULLED = Settlement(0, ACK, "INFO", retryable=False)
+
+
+def settle_push(result: Result) -> Settlement:
+    """Pub/Sub takes 200 for done and everything else for "again"."""
+    if result.error is None:
+        return _DONE
+    if result.settled:
+        return Settlement(ACKNOWLEDGED, None, _severity(result), retryable=False)
+    if result.outcome is Outcome.POISON:
+        return Settlement(400, None, "ERROR", retryable=False)
+    status = 429 if isinstance(result.error, Overloaded) and result.reason == Overloaded.reason else 503
+    return Settlement(status, None, _severity(result), retryable=True)
+
+
+def settle_pull(result: Result) -> Settlement:
+    """What may be forgotten is acknowledged. Everything else comes again, or goes to the dead-letter topic."""
+    if not result.settled:
+        return Settlement(0, NACK, _severity(result), retryable=result.outcome is Outcome.RETRY)
+    if result.error is None:
+        return _PULLED
+    return Settlement(0, ACK, _severity(result), retryable=False)
+
+
+def settle_replay(result: Result) -> Settlement:
+    """A replayed letter is nobody's delivery: it stays where it is, and the log says what it led to."""
+    return Settlement(0, "replay", _severity(result), retryable=not result.settled)
+
+
+def _severity(result: Result) -> str:
+    error = result.error
+    if isinstance(error, WriteRefused) or (isinstance(error, AccessDenied) and result.buried):
+        return "ALERT"
+    if isinstance(error, AccessDenied):
+        return "CRITICAL"
+    if result.outcome is Outcome.POISON or result.outcome is Outcome.RETRY:
+        return "ERROR"
+    return "INFO"

@@ -1,0 +1,303 @@
+"""plan(items, snapshots, now) → Plan: what to write, and what became of each event. Pure.
+
+The items are taken one by one against a working set of copies, so a batch has the same outcomes as its events
+would have had alone, while each document is written at most once. Verdicts rest only on documents the plan
+writes, or on stamps, which only grow: so a plan that commits was right, however old its snapshots were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from millpond.core import timestamps
+from millpond.core.document import same_value
+from millpond.core.errors import InvalidEvent, Poison, ViewError
+from millpond.core.model import (
+    OUTCOME_RANK,
+    Delete,
+    Document,
+    LogEntry,
+    Outcome,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    ViewResult,
+    Write,
+)
+from millpond.core.plan_letter import plan_burial, refs_of_letter
+from millpond.core.receipts import Receipts, content_mark
+from millpond.core.route import Item, Target
+from millpond.core.stamp import decode_stamp
+from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key
+from millpond.core.view import Latest, Merge, Tally
+
+# What a copy of an event may change and still say nothing new.
+_PROVENANCE = frozenset({"source", "ingestedAt", "expireAt"})
+_ABSENT = object()
+
+
+class Plan(NamedTuple):
+    writes: list[Write]
+    log: list[LogEntry]
+    results: list[Result]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of one target: the document to write, if any, and the stamp that stands afterwards."""
+
+    outcome: Outcome
+    reason: str
+    document: Document | None = None
+    winner: str | None = None
+
+
+class WorkingSet:
+    """Working copies of the documents a batch touches; remembers what was changed and from which version."""
+
+    __slots__ = ("_changed", "_removed", "_snapshots")
+
+    def __init__(self, snapshots: Mapping[Ref, Snapshot]) -> None:
+        self._snapshots = snapshots
+        self._changed: dict[Ref, tuple[Document, bool]] = {}
+        self._removed: list[Write] = []
+
+    def look(self, ref: Ref) -> Document | None:
+        changed = self._changed.get(ref)
+        return changed[0] if changed is not None else self._snapshots[ref].data
+
+    def put(self, ref: Ref, document: Document, *, checked: bool = False) -> None:
+        self._changed[ref] = (document, checked)
+
+    def holds(self, token: Snapshot) -> bool:
+        """Whether the document is there in this very version."""
+        return token.version is not None and self._snapshots[token.ref].version == token.version
+
+    def remove(self, token: Snapshot) -> None:
+        assert token.version is not None  # noqa: S101 - `holds` was asked
+        self._removed.append(Delete(token.ref, token.version))
+
+    def writes(self) -> list[Write]:
+        snapshots = self._snapshots
+        puts = [Put(ref, snapshots[ref].version, *change) for ref, change in self._changed.items()]
+        return [*puts, *self._removed]
+
+
+def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, receipts: Receipts) -> Plan:
+    """`snapshots` must hold every ref of every item."""
+    working = WorkingSet(snapshots)
+    log: list[LogEntry] = []
+    results: list[Result] = []
+    for item in items:
+        result = _plan_item(item, working, now, receipts)
+        results.append(result)
+        if result.error is None or result.settled:
+            log.append(_log_entry(item, result))
+    return Plan(working.writes(), log, results)
+
+
+def refs_of(item: Item) -> tuple[list[Ref], int]:
+    """The documents an item's plan looks at, and how many of them, from the front, must be read or cached.
+
+    The others almost never exist yet (receipts, one document per event, letters), so nobody reads them first:
+    the commit asks for their absence, and a conflict tells otherwise.
+    """
+    if item.letter is not None:
+        return refs_of_letter(item.letter)
+    standing: list[Ref] = []
+    fresh: list[Ref] = []
+    for target in item.targets:
+        if target.settled is None:
+            (fresh if target.view.one_per_event else standing).append(target.ref)
+            if target.receipt is not None:
+                fresh.append(target.receipt)
+    return standing + fresh, len(standing)
+
+
+def _log_entry(item: Item, result: Result) -> LogEntry:
+    return LogEntry(
+        delivery=item.delivery,
+        topic=item.topic,
+        event_id=item.event.event_id if item.event is not None else None,
+        arrived_at=item.arrived_at,
+        result=result,
+        replay=item.replay,
+    )
+
+
+def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) -> Result:
+    if item.letter is not None:
+        return plan_burial(item, item.letter, working, now)
+    try:
+        verdicts = [_decide(item, target, working, now, receipts) for target in item.targets]
+    except Poison as fault:
+        return Result(Outcome.POISON, fault.reason, item.topic, error=fault, event=item.event)
+    except ViewError as fault:
+        return Result(Outcome.RETRY, fault.reason, item.topic, error=fault, event=item.event)
+    # Only now, when no view objected, does anything change: poison in one means applied in none.
+    views = []
+    for target, verdict in zip(item.targets, verdicts, strict=True):
+        if verdict.document is not None:
+            working.put(target.ref, verdict.document, checked=target.view.representable)
+        views.append(_view_result(target, verdict))
+    receipt = receipts.record(item, verdicts, working, now)
+    top = views[0] if len(views) == 1 else min(views, key=lambda view: OUTCOME_RANK[view.outcome])
+    return Result(top.outcome, top.reason, item.topic, views, receipt=receipt, event=item.event)
+
+
+def _view_result(target: Target, verdict: Verdict) -> ViewResult:
+    return ViewResult(
+        target.view.name,
+        target.path,
+        verdict.outcome,
+        verdict.reason,
+        target.stamp or None,
+        verdict.winner,
+        verdict.document is not None,
+    )
+
+
+def _decide(item: Item, target: Target, working: WorkingSet, now: int, receipts: Receipts) -> Verdict:
+    if target.settled is Outcome.TOO_OLD:
+        return Verdict(Outcome.TOO_OLD, "too_old_ignored")
+    if target.settled is Outcome.FILTERED:
+        return Verdict(Outcome.FILTERED, "event_filtered")
+    current = working.look(target.ref)
+    view = target.view
+    if isinstance(view, Latest):
+        verdict = _decide_latest(target, current, now)
+    elif isinstance(view, Merge):
+        verdict = _decide_merge(target, current, now)
+    else:
+        return _decide_tally(item, cast("Tally", view), target, current, working, now, receipts)
+    if verdict.outcome is Outcome.STALE:
+        known = receipts.known(target, working, now)
+        if known is not None:
+            return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, verdict.winner)
+    return verdict
+
+
+def _decide_latest(target: Target, current: Document | None, now: int) -> Verdict:
+    stored, stored_key = stamp_and_key(target.view, current)
+    stamp = target.stamp
+    if stored is None or stamp > stored:
+        # The greater copy is written whole even when it is the same event again: the document must be the
+        # maximum over all copies, also when two copies that claim to be one event differ.
+        document = _stamped_now(target, target.content, now)
+        if stored is not None and stored_key == target.key and current is not None:
+            names = document.keys() | current.keys()
+            if all(_says_the_same(name, target, document, current, stored) for name in names):
+                return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, stamp)
+        return Verdict(Outcome.APPLIED, "applied", document, stamp)
+    if stamp == stored:
+        return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
+    return Verdict(Outcome.STALE, "stale_event_ignored", None, stored)
+
+
+def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict:
+    fields = {k: v for k, v in (target.content or {}).items() if k != "source"}
+    holders = field_holders(target.view, current)
+    won = [name for name in fields if name not in holders or target.stamp > holders[name]["stamp"]]
+    stored = stamp_and_key(target.view, current)[0]
+    if not won:
+        if any(holders[name]["stamp"] == target.stamp for name in fields):
+            return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stored)
+        return Verdict(Outcome.STALE, "stale_event_ignored", None, stored)
+    same_event = all(
+        name in holders
+        and holders[name]["key"] == target.key
+        and _says_the_same(name, target, fields, current or {}, holders[name]["stamp"])
+        for name in won
+    )
+    mine = {"stamp": target.stamp, "key": target.key}
+    for name in won:
+        holders[name] = mine
+    newest = current is None or stored is None or target.stamp > stored
+    winner = target.stamp if newest else stored
+    source = merged_source(target.view, target.source if newest else (current or {}).get("source"), winner, holders)
+    document = {**(current or {}), **{name: fields[name] for name in won}, "source": source}
+    document = _stamped_now(target, document, now)
+    if same_event:
+        return Verdict(Outcome.DUPLICATE, "duplicate_event_noop", document, winner)
+    return Verdict(Outcome.APPLIED, "applied", document, winner)
+
+
+def _says_the_same(name: str, target: Target, mine: Document, stored: Document, stored_stamp: str) -> bool:
+    """Whether a field of another copy of this event holds what this copy says: then only provenance changes.
+
+    A view fills in publish time where the event has no time of its own; each copy has one of its own.
+    """
+    if name in _PROVENANCE:
+        return True
+    one, other = mine.get(name, _ABSENT), stored.get(name, _ABSENT)
+    if same_value(one, other):
+        return True
+    published = timestamps.to_datetime(decode_stamp(stored_stamp).publish_time)
+    return bool(one == target.source["publishedAt"] and other == published)
+
+
+def _decide_tally(
+    item: Item,
+    view: Tally,
+    target: Target,
+    current: Document | None,
+    working: WorkingSet,
+    now: int,
+    receipts: Receipts,
+) -> Verdict:
+    stored = stamp_and_key(view, current)[0]
+    known = receipts.known(target, working, now)
+    assert item.event is not None  # noqa: S101 - items with targets have an event
+    if known is not None:
+        counted = known["views"][view.name].get("content") if isinstance(known.get("views"), dict) else None
+        if counted is not None and counted != content_mark(item.event):
+            # Another copy of the event was counted, and what it said cannot be taken back out of a fold.
+            return Verdict(Outcome.DUPLICATE, "other_content_not_counted", None, stored)
+        return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, stored)
+    if target.event_time < receipts.counted_from(now):
+        # Its receipt may have expired, so nobody can say whether it was counted: a person decides.
+        old = "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted"
+        fault = InvalidEvent(old, reason="too_old_to_count")
+        fault.view = view.name
+        raise fault
+    # A round trip through bytes: whatever the fold does to its argument, our copy stays as it was.
+    before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
+    source = before.pop("source", None)
+    try:
+        document = dict(view.fold(item.event, before))
+    except Poison as fault:
+        fault.view = view.name
+        raise
+    except Exception as error:
+        raise ViewError(view.name, error) from error
+    newest = stored is None or target.stamp > stored
+    document["source"] = _counted(target.source if newest else source, current)
+    document = _stamped_now(target, document, now)
+    return Verdict(Outcome.APPLIED, "applied", document, target.stamp if newest else stored)
+
+
+def _counted(source: Document | None, current: Document | None) -> Document:
+    """A tally says how many events it has counted, so that it can be told whether the log holds all of them.
+
+    One that was begun by somebody else does not know, and never says.
+    """
+    held = (current or {}).get("source")
+    before = held.get("events") if isinstance(held, dict) else None
+    if current is None:
+        before = 0
+    return {**(source or {}), "events": before + 1} if isinstance(before, int) else dict(source or {})
+
+
+def _duplicate_reason(target: Target, known: Document) -> str:
+    same_message = known.get("messageId") == target.source["messageId"]
+    return "duplicate_message_noop" if same_message else "duplicate_event_noop"
+
+
+def _stamped_now(target: Target, document: Document | None, now: int) -> Document:
+    assert document is not None  # noqa: S101 - views that are not tallies always have content here
+    if target.view.ingested_at:
+        return {**document, "ingestedAt": timestamps.to_datetime(now)}
+    return document

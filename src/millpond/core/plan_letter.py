@@ -1,0 +1,63 @@
+"""The plan of a message that is buried: whether its letter may be stored. Pure; `plan` calls it.
+
+A letter in parts is stored only by a commit that deletes its token (`letters/in_store.py` says why).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millpond.core.document import is_expired
+from millpond.core.errors import Unavailable
+from millpond.core.model import Document, Outcome, Ref, Result
+from millpond.core.route import Item, Letter
+
+if TYPE_CHECKING:
+    from millpond.core.plan import WorkingSet
+
+
+def refs_of_letter(letter: Letter) -> tuple[list[Ref], int]:
+    """The documents its plan looks at, and how many of them, from the front, must be read."""
+    token = None if letter.token is None else letter.token.ref
+    refs = [ref for ref in (letter.ref, letter.aside, token) if ref is not None]
+    # What is stored already, in part or whole, decides whether the letter may be: its absence is not assumed.
+    return refs, 0 if letter.document is not None and token is None else len(refs)
+
+
+def plan_burial(item: Item, letter: Letter, working: WorkingSet, now: int) -> Result:
+    """`buried` if the letter is there or is now put; RETRY if it was there, and is no longer."""
+    if letter.ref is None:
+        return item.buried(letter)
+    ref = letter.ref
+    if letter.aside is not None and _is_of_another(working.look(ref), letter, now):
+        ref = letter.aside
+    there = working.look(ref)
+    if _is_of_another(there, letter, now):
+        return _again(item, f"another message of the same id was buried as {ref.id} at the same time")
+    if there is not None and not is_expired(there, now):
+        # By an earlier delivery whose acknowledgement got lost. One that has expired may go any moment, and does
+        # not count.
+        return item.buried(letter)
+    if letter.document is None or is_expired(letter.document, now) or not _may_be_stored(letter, working):
+        return _again(item, f"the letter {ref.id} was purged, or expired, while it was being buried again")
+    working.put(ref, letter.document)
+    if letter.token is not None:
+        working.remove(letter.token)
+    return item.buried(letter)
+
+
+def _again(item: Item, text: str) -> Result:
+    return item.unsettled(Outcome.RETRY, "letter_not_stored", Unavailable(text))
+
+
+def _is_of_another(there: Document | None, letter: Letter, now: int) -> bool:
+    """Without a subscription two messages may share an id."""
+    mine = None if letter.document is None else letter.document.get("dataMark")
+    if there is None or mine is None or is_expired(there, now):
+        return False
+    return there.get("dataMark") not in {None, mine}
+
+
+def _may_be_stored(letter: Letter, working: WorkingSet) -> bool:
+    """Whether its parts are there. A purge takes them along with the letter, whose commit has deleted the token."""
+    return letter.token is None or working.holds(letter.token)

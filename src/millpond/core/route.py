@@ -1,0 +1,267 @@
+"""Delivery → Item: decoded, its topic known, and for each view that applies a Target ready to be planned.
+
+Pure: everything is a function of the message and the settings. What is wrong with a message is recorded on the
+item, not raised, so that the engine has one place that decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+import msgspec
+
+from millpond.core import timestamps
+from millpond.core.decode import decode_payload
+from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, encode_document
+from millpond.core.errors import AccessDenied, Poison, ViewError, WriteRefused, as_value
+from millpond.core.hashing import base32_sha256
+from millpond.core.ids import SEPARATOR, encode_id
+from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
+from millpond.core.stamp import clamp_event_time, encode_stamp
+from millpond.core.topics import TopicRules, Topics
+from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
+
+RECEIPT_COLLECTION = "ops_dedupe"
+
+
+# Why a message can go no further: its own fault, a view's bug, a write no store will take, or no access at all.
+Fault = Poison | ViewError | WriteRefused | AccessDenied
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One event's business with one view."""
+
+    view: View
+    ref: Ref
+    path: str
+    stamp: str
+    # The logical event: equal for a message and its republished copies.
+    key: str
+    event_time: int
+    source: Document
+    # The document of a `Latest` view, the fields of a `Merge` view.
+    content: Document | None
+    receipt: Ref | None
+    # Decided by the message alone: too old, or not wanted.
+    settled: Outcome | None = None
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable already.
+
+    Without a `ref` it is durable elsewhere; with a `ref` and no `document` it lay in the store when it was made.
+    """
+
+    ref: Ref | None
+    document: Document | None
+    reason: str
+    # Of a letter in parts: the document that its commit deletes, so that no other commit of it can succeed.
+    token: Snapshot | None = None
+    # Where it goes instead if another message's letter lies at `ref`.
+    aside: Ref | None = None
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One delivery on its way through the engine."""
+
+    delivery: Delivery
+    topic: str
+    arrived_at: int
+    event: Event | None = None
+    targets: Sequence[Target] = ()
+    fault: Fault | None = None
+    replay: bool = False
+    # False where whoever sent it keeps it: then what cannot succeed is only answered.
+    bury: bool = True
+    # Set once it is decided that the message is buried: then nothing else happens to it.
+    letter: Letter | None = None
+
+    def __post_init__(self) -> None:
+        if self.fault is not None:
+            as_value(self.fault)
+
+    def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
+        """The answer while the store holds nothing for it; a letter that lies elsewhere needs no store."""
+        if self.letter is not None and self.letter.ref is None:
+            return self.buried(self.letter)
+        return Result(outcome, reason, self.topic, error=error, event=self.event)
+
+    def buried(self, letter: Letter) -> Result:
+        """The answer once its letter is durable."""
+        return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
+
+
+class RouteRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings routing depends on."""
+
+    env: str
+    topics: TopicRules = TopicRules()
+    max_future_skew: int = 300 * timestamps.SECOND_US
+    receipts_by_message: bool = False
+    naive_as_utc: bool = False
+
+
+class Router:
+    def __init__(self, views: Sequence[View], rules: RouteRules) -> None:
+        self.views = tuple(views)
+        self._rules = rules
+        self.topics = Topics(views, rules.topics)
+        self._receipt_prefixes: dict[str, str] = {}
+
+    def only(self, names: Container[str]) -> Router:
+        """The same way to find a topic, and of its views only these."""
+        router = Router(self.views, self._rules)
+        for topic, views in router.topics.feeding.items():
+            router.topics.feeding[topic] = [view for view in views if view.name in names]
+        return router
+
+    def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False, bury: bool = True) -> Item:
+        topic, event = "", None
+        try:
+            payload = decode_payload(delivery)
+            topic, shown = self.topics.resolve(delivery, payload)
+            event = Event(
+                message_id=delivery.message_id,
+                publish_time=delivery.publish_time,
+                topic=topic,
+                payload=payload.payload,
+                envelope=payload.envelope,
+                attributes=delivery.attributes,
+                event_type=payload.event_type or delivery.attributes.get("event_type"),
+                event_id=payload.event_id,
+                source_topic=None if shown == topic else shown,
+                naive_as_utc=self._rules.naive_as_utc,
+            )
+            targets = [self._target(view, event) for view in self.topics.feeding[topic]]
+            _refuse_unstorable(targets, len(delivery.data or b""))
+        except (Poison, ViewError, WriteRefused) as fault:
+            return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay, bury=bury)
+        return Item(delivery, topic, arrived_at, event, targets, replay=replay, bury=bury)
+
+    def _target(self, view: View, event: Event) -> Target:
+        try:
+            return self._build_target(view, event) if view.wants(event) else _unwanted(view)
+        except Poison as fault:
+            fault.view = view.name
+            if not event.envelope and isinstance(event.payload.get("payload"), dict):
+                fault.args = (f"{fault}; its `payload` was not opened, because the message has no event_type",)
+            raise
+        except Exception as error:
+            raise ViewError(view.name, error) from error
+
+    def _build_target(self, view: View, event: Event) -> Target:
+        published = event.publish_time
+        own_time = view.time_of(event)
+        event_time = published if own_time is None else own_time
+        sequence = view.sequence_of(event)
+        order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
+        stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
+        if view.stamp_prefix:
+            stamp = view.stamp_prefix + stamp
+        key = logical_key(event, view.identity_time_of(event, own_time), sequence)
+        collection = view.collection_of(event)
+        if type(collection) is not str:
+            raise TypeError(f"a collection must be text, not {type(collection).__name__}")
+        ref = Ref(collection, view.id_of(event))
+        source = _provenance(event, view, stamp, key)
+        content, wanted = _content(view, event, ref)
+        settled = None if wanted else Outcome.FILTERED
+        if wanted and view.late_after_s and self._too_old(view, event, event_time):
+            settled = Outcome.TOO_OLD
+        if content is not None:
+            if view.retention_days is not None:
+                keep_us = round(view.retention_days * timestamps.DAY_US)
+                content["expireAt"] = timestamps.to_datetime(published + keep_us)
+            # A view may add to `source` (a bar's revisionAt), never replace what ordering rests on.
+            content["source"] = {**content["source"], **source} if "source" in content else source
+        receipt = self._receipt(event, key) if view.receipts else None
+        return Target(view, ref, ref.path, stamp, key, event_time, source, content, receipt, settled)
+
+    def _too_old(self, view: View, event: Event, event_time: int) -> bool:
+        """Compared with publish time, not with a clock: an outage or a replay makes nothing late."""
+        late_us = round((view.late_after_s or 0) * timestamps.SECOND_US)
+        return view.late_time_of(event, event_time) < event.publish_time - late_us
+
+    def _receipt(self, event: Event, key: str) -> Ref:
+        if self._rules.receipts_by_message:
+            return Ref(RECEIPT_COLLECTION, encode_id(event.message_id))
+        prefix = self._receipt_prefixes.get(event.topic)
+        if prefix is None:
+            prefix = encode_id(self._rules.env, event.topic) + SEPARATOR
+            self._receipt_prefixes[event.topic] = prefix
+        return Ref(RECEIPT_COLLECTION, prefix + key)
+
+
+def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
+    """Refuse an event whose own content no document could hold, before it can hide behind a later one in a batch.
+
+    Built-in views make only representable values, so there a message must be big to be too big.
+    """
+    for target in targets:
+        if target.content is None or target.settled is not None:
+            continue
+        checked = target.view.representable
+        if not checked or data_bytes > DOCUMENT_BYTES_MAX // 8:
+            encode_document(target.ref, target.content, checked=checked)
+
+
+def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:
+    """52 characters that are equal for a message and its republished copies, and for nothing else.
+
+    An eventId alone would not do: producers reuse one for every update of a thing. A payload without any time
+    of its own cannot be told from an honest repetition, so there each message is an event.
+    """
+    if event.event_id is not None:
+        identity = f"id\0{event.event_id}\0{own_time}\0{sequence}".encode()
+    else:
+        mark = f"\0{own_time}" if own_time is not None else f"\0\0{event.message_id}"
+        identity = canonical_json(event.payload) + mark.encode()
+    return base32_sha256(identity)
+
+
+def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:
+    """(what the view makes of the event, whether it wants it at all)."""
+    if isinstance(view, Latest):
+        document = view.document(event)
+        if document is DELETE:
+            return dict(TOMBSTONE), True
+        return _checked(document, ref), document is not None
+    if isinstance(view, Merge):
+        fields = view.fields(event)
+        return _checked(fields, ref), bool(fields)
+    assert isinstance(view, Tally)  # noqa: S101 - the loader admits no other kind
+    return None, True
+
+
+def _checked(document: Any, ref: Ref) -> Document | None:
+    if document is not None and type(document) is not dict:
+        raise TypeError(f"{ref.collection}: a view must return a dict or None, not {type(document).__name__}")
+    return document
+
+
+def _unwanted(view: View) -> Target:
+    """An event the view has no document for: nothing else is asked of it."""
+    return Target(view, Ref("", ""), "", "", "", 0, {}, None, None, Outcome.FILTERED)
+
+
+def _provenance(event: Event, view: View, stamp: str, key: str) -> Document:
+    source: Document = {
+        "topic": event.source_topic or event.topic,
+        "messageId": event.message_id,
+        "publishedAt": timestamps.to_datetime(event.publish_time),
+        "stamp": stamp,
+        "key": key,
+    }
+    if view.order:
+        source["order"] = view.order
+    envelope = event.envelope
+    if envelope:
+        producer = {
+            name: envelope[name]
+            for name in ("agent_name", "git_sha", "trace_id")
+            if isinstance(envelope.get(name), str)
+        }
+        if producer:
+            source["producer"] = producer
+    return source

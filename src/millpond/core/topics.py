@@ -1,0 +1,222 @@
+"""Which topic a message belongs to: the names it and its subscription give, tried in one order. Pure.
+
+    ROUTES · attributes · payload · SUBSCRIPTION_TOPIC_MAP · SOURCE_TOPIC · event_type · subscription · shape
+
+Names that no view feeds on fall through to the next. The first that is one decides which views; the first that was
+given at all is what documents show as `source.topic`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from millpond.core.decode import Payload
+from millpond.core.errors import SettingsError, UnroutableEvent, ViewError
+from millpond.core.model import Delivery
+from millpond.core.view import View
+
+T = TypeVar("T")
+
+# Pub/Sub's characters for a topic's id. Anything else is no name to show, nor to quote in a log.
+_LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{0,254}", re.ASCII)
+# Where a name may stand, and how that place is called. An unwrapped push has its attributes as headers, whose names
+# are lower-case.
+_IN_ORDER = ("topic", "pubsubTopic", "sourceTopic")
+_NAMES = frozenset(_IN_ORDER)
+_ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_IN_ORDER, "pubsubtopic", "sourcetopic"))
+_FIELDS = tuple((name, f"the field {name}") for name in _IN_ORDER)
+_INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _IN_ORDER)
+_TYPES = tuple((name, f"the attribute {name}") for name in ("event_type", "eventType", "eventtype"))
+_SUBSCRIPTION = "the subscription's name"
+# How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
+_ALIKE = 0.75
+_SLIP = 0.9
+
+
+class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings the search for a topic depends on."""
+
+    routes: Mapping[str, Mapping[str, str]] = {}
+    subscription_topics: Mapping[str, str] = {}
+    source_topic: str | None = None
+
+
+class _Given(NamedTuple):
+    """A name that was given, and by what."""
+
+    name: str
+    where: str
+
+
+class Topics:
+    """The topics that views feed on, and the event types that stand for them."""
+
+    def __init__(self, views: Sequence[View], rules: TopicRules) -> None:
+        self._rules = rules
+        self.feeding: dict[str, list[View]] = {}
+        self._of_type: dict[str, str] = {}
+        for view in views:
+            for topic in view.topics:
+                self.feeding.setdefault(topic, []).append(view)
+            for event_type in view.event_types:
+                self._of_type.setdefault(event_type, view.topics[0])
+        self._shapes = [view for view in views if type(view).matches is not View.matches]
+
+    def resolve(self, delivery: Delivery, payload: Payload) -> tuple[str, str]:
+        """(the topic its views feed on, the topic's own name to show). Raises UnroutableEvent."""
+        attribute = delivery.attributes.get("topic")
+        if attribute in self.feeding and "/" not in attribute and not self._rules.routes:
+            return attribute, attribute
+        found, shown = self._by_route(delivery.subscription) if self._rules.routes else (None, None)
+        for name, _, is_topic in self._places(delivery, payload):
+            if found is not None and (shown is not None or not is_topic):
+                # Every place where a topic could be named comes before those where it is not.
+                break
+            if not name or type(name) is not str or not (short := _short(name)):
+                continue
+            if is_topic and shown is None and self._may_be_shown(short):
+                shown = short
+            if found is None:
+                found = self.known(short)
+        found = found or self._by_shape(payload)
+        if found is None:
+            raise self._unroutable(delivery, payload)
+        return found, shown or found
+
+    def _by_route(self, subscription: str) -> tuple[str | None, str | None]:
+        """(which views, the name to show): ROUTES decides before everything else, and its topic is only shown."""
+        route = _of_subscription(self._rules.routes, subscription)
+        if route is None:
+            return None, None
+        topic = _short(route["topic"])
+        return self.known(_short(route["kind"])), topic if self._may_be_shown(topic) else None
+
+    def known(self, name: str) -> str | None:
+        """The topic that a name stands for: one that a view feeds on, or that of an event type."""
+        return name if name in self.feeding else self._of_type.get(name)
+
+    def of_subscription(self, subscription: str) -> tuple[str, str] | None:
+        """(topic, which setting or name says so), if its messages are routed whatever they hold."""
+        rules = self._rules
+        route = _of_subscription(rules.routes, subscription)
+        for name, where in (
+            (route and route["kind"], "ROUTES"),
+            (_of_subscription(rules.subscription_topics, subscription), "SUBSCRIPTION_TOPIC_MAP"),
+            (rules.source_topic, "SOURCE_TOPIC"),
+            (subscription, "its own name"),
+        ):
+            topic = self.known(_short(name)) if name else None
+            if topic is not None:
+                return topic, where
+        return None
+
+    def check(self) -> None:
+        """Refuse settings that name what no view feeds on, before the first message is lost to it."""
+        for subscription, route in self._rules.routes.items():
+            if self.known(_short(route["kind"])) is None:
+                raise self._unknown("ROUTES", subscription, _short(route["kind"]))
+        for subscription, value in self._rules.subscription_topics.items():
+            name = _short(value)
+            if self.of_subscription(subscription) is None and not self._may_resolve_later(name):
+                raise self._unknown("SUBSCRIPTION_TOPIC_MAP", subscription, name)
+
+    def _may_resolve_later(self, name: str) -> bool:
+        """Whether messages may still say their event_type or have a shape, so that the name is a team's own.
+
+        `prod-market-ticks` is one; `market-tick` is a slip, and messages without a type would become letters.
+        """
+        slip = self._nearest(name, _SLIP)
+        return bool(self._of_type or self._shapes) and (slip is None or slip.lower() in name.lower())
+
+    def _given(self, delivery: Delivery, payload: Payload) -> list[_Given]:
+        """Every name there is, as it is compared: without a path before it or white space around it."""
+        places = [place for place in self._places(delivery, payload) if type(place[0]) is str]
+        return [_Given(short, where) for name, where, _ in places if (short := _short(name))]
+
+    def _places(self, delivery: Delivery, payload: Payload) -> Iterator[tuple[Any, str, bool]]:
+        """(what stands there, what the place is called, whether topics are named there), in their order."""
+        rules, attributes, outer = self._rules, delivery.attributes, payload.outer
+        if attributes:
+            for name, where in _ATTRIBUTES:
+                yield attributes.get(name), where, True
+        # Nearly no payload has one of these names.
+        if not _NAMES.isdisjoint(outer):
+            for name, where in _FIELDS:
+                yield outer.get(name), where, True
+        if payload.envelope and not _NAMES.isdisjoint(payload.payload):
+            for name, where in _INNER_FIELDS:
+                yield payload.payload.get(name), where, True
+        if rules.subscription_topics:
+            yield _of_subscription(rules.subscription_topics, delivery.subscription), "SUBSCRIPTION_TOPIC_MAP", True
+        yield rules.source_topic, "SOURCE_TOPIC", True
+        yield payload.event_type, "event_type", False
+        if attributes:
+            for name, where in _TYPES:
+                yield attributes.get(name), where, False
+        yield delivery.subscription, _SUBSCRIPTION, False
+
+    def _may_be_shown(self, name: str) -> bool:
+        return name not in self._of_type and _LEGAL.fullmatch(name) is not None
+
+    def _by_shape(self, payload: Payload) -> str | None:
+        for view in self._shapes:
+            try:
+                if view.matches(payload.payload):
+                    return view.topics[0]
+            except Exception as error:
+                raise ViewError(view.name, error) from error
+        return None
+
+    def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
+        """What was tried, and what may have been meant."""
+        tried = self._given(delivery, payload)
+        if tried and tried[-1].where == _SUBSCRIPTION and self._nearest(tried[-1].name) is None:
+            # Nearly every message has one, and few mean a topic by it.
+            tried.pop()
+        if not tried:
+            return UnroutableEvent(
+                "no topic could be found for the message: set the attribute `topic`, or ROUTES or "
+                "SUBSCRIPTION_TOPIC_MAP for its subscription"
+            )
+        names = " or ".join(f"{_quoted(given.name)} (from {given.where})" for given in tried[:3])
+        nearest = self._nearest(tried[0].name)
+        hint = f'did you mean "{nearest}"?' if nearest else f"known topics: {', '.join(sorted(self.feeding))}"
+        return UnroutableEvent(f"no view feeds on {names}; {hint}")
+
+    def _unknown(self, setting: str, subscription: str, name: str) -> SettingsError:
+        known = f"known topics: {', '.join(sorted(self.feeding))}"
+        nearest = self._nearest(name)
+        meant = f'did you mean "{nearest}"? ' if nearest else ""
+        told = f'no view feeds on "{name:.80}"; {meant}{known}'
+        if setting != "ROUTES":
+            told += "; ROUTES gives a subscription a kind and a topic's name of its own"
+        return SettingsError(setting, f"{subscription}: {name}", told)
+
+    def _nearest(self, name: str, alike: float = _ALIKE) -> str | None:
+        return _nearest(name[:255].lower(), (*sorted(self.feeding), *sorted(self._of_type)), alike)
+
+
+@lru_cache(maxsize=256)
+def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
+    as_known = {other.lower(): other for other in known}
+    return next((as_known[found] for found in difflib.get_close_matches(name, as_known, n=1, cutoff=alike)), None)
+
+
+def _quoted(name: str) -> str:
+    """Texts of errors are logged; what is no topic's name may be anything, and is not."""
+    return f'"{name}"' if _LEGAL.fullmatch(name) else "text that is no topic's name"
+
+
+def _of_subscription(table: Mapping[str, T], subscription: str) -> T | None:
+    """A table's entry for a subscription, by its full path or its short name."""
+    return table.get(subscription) or table.get(_short(subscription))
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2].strip()

@@ -1,0 +1,211 @@
+"""View: which events feed which documents, and how. This is the API users write against.
+
+    class Parcels(Latest):
+        topics = ("parcel-scans",)
+        collection = "parcels"
+        key = "parcelId"
+        time = "scannedAt"
+
+        def document(self, event):
+            return {"parcelId": event.require("parcelId"), "depot": event.get("depot")}
+
+Everything a view computes must be a function of the event alone: no clock, no randomness, no I/O. Raise through
+`event.require(...)` or `InvalidEvent` for an event that can never be right; any other exception is taken for a bug
+in the view, and the message is retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from millpond.core import timestamps
+from millpond.core.errors import InvalidEvent
+from millpond.core.ids import encode_id, encode_name
+from millpond.core.model import Document, Event
+from millpond.core.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
+
+
+class _DeleteType:
+    """What a `Latest` view returns to delete: a tombstone stays, so that no older event can resurrect it."""
+
+    def __repr__(self) -> str:
+        return "DELETE"
+
+
+DELETE: Final = _DeleteType()
+TOMBSTONE: Final[Mapping[str, Any]] = {"deleted": True}
+
+
+class View:
+    """What all kinds share. Subclass `Latest`, `Merge` or `Tally`."""
+
+    kind: ClassVar[str]
+    # The view's name in answers, logs and receipts; the collection's first segment unless given.
+    name: str = ""
+    # Topics it feeds on, and event types that stand for them when a message names no topic.
+    topics: Sequence[str] = ()
+    event_types: Sequence[str] = ()
+    collection: str = ""
+    # Payload field(s) that make the document id; several are joined.
+    key: str | Sequence[str] = ()
+    # Whether the id has one part, always, and is then kept as it is wherever Firestore allows it. None: it has if
+    # `key` is one name and `key_of` is not overridden.
+    single_key: bool | None = None
+    # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's; a `?`
+    # after a name passes over text that is no time at all.
+    time: str | tuple[str, ...] = ()
+    # Fields of a producer's counter, first present wins.
+    sequence: str | Sequence[str] = ()
+    # True: a sequence outranks time, and events without one sort below all that have one.
+    sequence_first: bool = False
+    # Names the rule its stamps are made by, where that is not the only one its collection has had. Stamps of
+    # different rules are not compared: such a document is adopted from its fields.
+    order: str = ""
+    # What its stamps begin with (see `stamp.py`).
+    stamp_prefix: str = ""
+    # Older than publish time minus this: `too_old_ignored`.
+    late_after_s: float | None = None
+    # Documents expire this long after publish time (`expireAt`).
+    retention_days: float | None = None
+    # Whether events of this view leave receipts. `Tally` needs them.
+    receipts: bool = True
+    # True: each event makes a document of its own, so an unknown document is assumed absent, not read.
+    one_per_event: bool = False
+    # True: `ingestedAt`, our clock, is written and takes part in no comparison.
+    ingested_at: bool = False
+    # True only where every value a document can get is representable by construction, as in the built-in views;
+    # documents of all other views are walked before they are sent.
+    representable: bool = False
+
+    def matches(self, payload: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Whether a payload that names no topic belongs here by its shape."""
+        return False
+
+    def wants(self, event: Event) -> bool:  # noqa: ARG002
+        """False for an event this view has no document for (`filtered`). Asked before anything else."""
+        return True
+
+    def collection_of(self, event: Event) -> str:  # noqa: ARG002
+        return self.collection
+
+    def id_of(self, event: Event) -> str:
+        """The document id, as the store has it."""
+        parts = self.key_of(event)
+        return encode_name(*parts) if self.has_single_key else encode_id(*parts)
+
+    @property
+    def has_single_key(self) -> bool:
+        if self.single_key is not None:
+            return self.single_key
+        one_name = isinstance(self.key, str) or len(self.key) == 1
+        return one_name and type(self).key_of is View.key_of
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        """The parts of the document id."""
+        names = (self.key,) if isinstance(self.key, str) else self.key
+        parts = [event.text(name) for name in names]
+        missing = [name for name, part in zip(names, parts, strict=True) if part is None]
+        if missing or not parts:
+            raise InvalidEvent(f"{', '.join(missing) or 'the key'} is missing, which the document id needs")
+        return [part for part in parts if part is not None]
+
+    def time_of(self, event: Event) -> int | None:
+        """The event's own order time in microseconds, or None to use publish time."""
+        memo, names = event.memo, self.time
+        if names not in memo:
+            memo[names] = event.time(names) if isinstance(names, str) else event.time(*names)
+        return memo[names]  # type: ignore[no-any-return]
+
+    def identity_time_of(self, event: Event, own_time: int | None) -> int | None:  # noqa: ARG002
+        """The time that tells an event from an honest repetition of it; None where it has none at all."""
+        return own_time
+
+    def sequence_of(self, event: Event) -> int | None:
+        for name in (self.sequence,) if isinstance(self.sequence, str) else self.sequence:
+            value = event.get(name)
+            if value is not None:
+                return parse_sequence(value, name)
+        return None
+
+    def late_time_of(self, event: Event, order_time: int) -> int:  # noqa: ARG002
+        """What `late_after_s` is compared with."""
+        return order_time
+
+    def adopt(self, document: Document) -> str | None:  # noqa: ARG002
+        """The stamp of a document written before Millpond; None lets any event replace it."""
+        return None
+
+
+class Latest(View):
+    """The document is what the greatest event says."""
+
+    kind = "latest"
+
+    def document(self, event: Event) -> Document | _DeleteType | None:  # noqa: ARG002
+        """The whole document, `DELETE`, or None for an event this view does not want."""
+        raise _not_defined(self, "document")
+
+
+class Merge(View):
+    """Each field is what the greatest event that names it says."""
+
+    kind = "merge"
+
+    def fields(self, event: Event) -> Document | None:  # noqa: ARG002
+        """The fields this event sets, or None for an event this view does not want."""
+        raise _not_defined(self, "fields")
+
+
+class Tally(View):
+    """The document is a fold that counts each logical event once. The fold must not depend on order."""
+
+    kind = "tally"
+
+    def fold(self, event: Event, current: Document) -> Document:  # noqa: ARG002
+        """The document after `event`; `current` is empty for the first."""
+        raise _not_defined(self, "fold")
+
+
+# What each kind must define. Checked when views are loaded; not by abc, whose isinstance is slow on a hot path.
+METHOD_OF_KIND: Final = {"latest": "document", "merge": "fields", "tally": "fold"}
+
+
+def _not_defined(view: View, method: str) -> TypeError:
+    return TypeError(f"{type(view).__name__} must define {method}()")
+
+
+def adopted_stamp(
+    document: Document,
+    times: Sequence[str],
+    *,
+    max_future_skew: int,
+    sequence: str | None = None,
+    sequence_first: bool = False,
+) -> str | None:
+    """The stamp of a document an earlier consumer wrote: the latest of `times`, clamped, and its `source`."""
+    source = document.get("source")
+    source = source if isinstance(source, dict) else {}
+    known = [us for us in (_as_us(document.get(name)) for name in times) if us is not None]
+    published = _as_us(source.get("publishedAt"))
+    if not known and published is None:
+        return None
+    event_time = max(known) if known else published
+    assert event_time is not None  # noqa: S101 - narrowed by the lines above
+    published = event_time if published is None else published
+    rank = find_counter(document.get(sequence)) if sequence else None
+    message_id = source.get("messageId")
+    return encode_stamp(
+        clamp_event_time(event_time, published, max_future_skew),
+        rank,
+        published,
+        message_id if isinstance(message_id, str) else "",
+        sequence_first=sequence_first,
+    )
+
+
+def _as_us(value: Any) -> int | None:
+    try:
+        return timestamps.from_datetime(value) if hasattr(value, "tzinfo") else timestamps.parse(value, "time")
+    except (InvalidEvent, TypeError):
+        return None

@@ -1,0 +1,264 @@
+"""Dead letters in the store itself: the delivery kept whole, compressed, with why.
+
+A letter's id is its subscription and message id, so burying twice is burying once. What does not fit into one
+document goes into parts, which are stored before the letter is. A letter that can be seen is complete, because
+
+- each attempt to bury names its parts at random and only creates them, so no part belongs to two letters;
+- with its last part an attempt stores a token, and the commit that stores the letter deletes that token under its
+  version (`plan`): an attempt stores its letter at most once, however often and however late a commit arrives;
+- `purge` deletes only the parts that the letter it deletes names, in the same commit;
+- parts expire a day after their letter.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from millpond.core import timestamps
+from millpond.core.document import is_expired
+from millpond.core.errors import InvalidEvent, Unavailable, ViewError
+from millpond.core.hashing import base32_sha256
+from millpond.core.ids import encode_id
+from millpond.core.model import (
+    Committed,
+    Conflict,
+    Delete,
+    Delivery,
+    Document,
+    Put,
+    Ref,
+    Result,
+    Snapshot,
+    Version,
+    Write,
+)
+from millpond.core.ports import Store
+from millpond.core.route import Fault, Item, Letter
+from millpond.dead_letters.describe import bounded_error, classification_of
+
+COLLECTION = "dead_letters"
+# Well under a document's limit, so that the other fields fit beside it.
+PART_BYTES_MAX = 900_000
+# So long a letter's parts outlive it: a store that expires by itself removes documents in any order.
+PARTS_OUTLIVE_US = timestamps.DAY_US
+_NO_SUBSCRIPTION = "-"
+# Of what is shown beside the delivery, which holds everything whole.
+_SHOWN_CHARS_MAX = 500
+_ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
+_COMMIT_TRIES = 10
+_NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
+
+
+class StoredLetters:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        keep: int,
+        wall_clock: Callable[[], int],
+        part_bytes_max: int = PART_BYTES_MAX,
+        new_mark: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        """`new_mark` names the parts of one attempt to bury; it never returns the same text twice."""
+        self._store = store
+        self._part_bytes_max = part_bytes_max
+        self._keep = keep
+        self._wall_clock = wall_clock
+        self._new_mark = new_mark
+
+    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+        ref = await self._place(item.delivery)
+        packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
+        fits = len(packed) <= self._part_bytes_max
+        if not fits and await self._lies_there(ref):
+            # Buried already, and only the acknowledgement got lost: that letter stays as it is.
+            return Letter(ref, None, fault.reason)
+        now = self._wall_clock()
+        # By whichever clock is ahead: a letter buried while ours is behind would be swept as soon as it is right.
+        expires = max(now, item.delivery.publish_time) + self._keep
+        names, token = ([], None) if fits else await self._store_parts(ref, packed, expires)
+        document = {
+            **_envelope(item, fault),
+            "delivery": packed if fits else None,
+            "parts": names,
+            **_data_mark(item.delivery),
+            "buriedAt": timestamps.to_datetime(now),
+            "expireAt": timestamps.to_datetime(expires),
+        }
+        aside = _aside(item.delivery) if fits and not item.delivery.subscription else None
+        return Letter(ref, document, fault.reason, token, aside)
+
+    async def _lies_there(self, ref: Ref) -> bool:
+        (head,) = await self._store.read([ref])
+        return head.data is not None and not is_expired(head.data, self._wall_clock())
+
+    async def _store_parts(self, ref: Ref, packed: bytes, expires: int) -> tuple[list[str], Snapshot]:
+        """The names of the letter's parts, once they are stored, and the token that was stored with the last."""
+        mark, size = self._new_mark(), self._part_bytes_max
+        gone_at = timestamps.to_datetime(expires + PARTS_OUTLIVE_US)
+        names = [f"{mark}-{number:03d}" for number in range(-(-len(packed) // size))]
+        token = Put(_part_ref(ref, f"{mark}-token"), None, {"expireAt": gone_at})
+        for number, name in enumerate(names):
+            part = {"delivery": packed[number * size : (number + 1) * size], "expireAt": gone_at}
+            writes = [Put(_part_ref(ref, name), None, part), *([token] if name == names[-1] else [])]
+            versions = await self._create(writes)
+        return names, Snapshot(token.ref, versions[-1], token.data)
+
+    async def _create(self, writes: Sequence[Put]) -> Sequence[Version | None]:
+        for _ in range(_COMMIT_TRIES):
+            committed = await self._store.commit(writes)
+            if isinstance(committed, Committed):
+                return committed.versions
+        raise Unavailable(f"{writes[0].ref.path} could not be stored: other writers kept interfering")
+
+    async def _place(self, delivery: Delivery) -> Ref:
+        """Where the letter goes.
+
+        Message ids are unique within a topic. Without a subscription (a file, a test) two messages may share
+        one, and the second must not be taken for the first and lost.
+        """
+        ref = letter_ref(delivery)
+        if not delivery.subscription:
+            opened = await self.open_letter(ref)
+            if opened is not None and opened[1].data != delivery.data:
+                return _aside(delivery)
+        return ref
+
+    async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
+        """The letter and the delivery it holds, or None if there is none."""
+        for _ in range(_COMMIT_TRIES):
+            (head,) = await self._store.read([ref])
+            if head.data is None:
+                return None
+            packed = head.data["delivery"]
+            if packed is None:
+                parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
+                if any(part.data is None for part in parts):
+                    (now,) = await self._store.read([ref])
+                    if now.version != head.version:
+                        # Purged, or purged and buried again, while its parts were being read.
+                        continue
+                    if is_expired(head.data, self._wall_clock()):
+                        return None
+                    raise Unavailable(f"a part of the letter {ref.id} is gone")
+                packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
+            return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        raise Unavailable(f"the letter {ref.id} kept changing")
+
+    async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
+        """Send a letter's message again, as it was, and record what that led to; None where there is no letter."""
+        opened = await self.open_letter(ref)
+        if opened is None:
+            return None
+        result = await send(opened[1])
+        if result.settled:
+            await self._note_replay(ref, result)
+        return result
+
+    async def _note_replay(self, ref: Ref, result: Result) -> None:
+        """Record on the letter what a replay led to; it stays until it is purged or expires."""
+
+        def noted(data: Document) -> Document:
+            when = timestamps.to_datetime(self._wall_clock())
+            replays = int(data.get("replays", 0)) + 1
+            error = bounded_error(result.error) if result.error is not None else data.get("error")
+            return {
+                **data,
+                "replays": replays,
+                "replayedAt": when,
+                "replayOutcome": str(result.outcome),
+                "replayReason": result.reason,
+                "error": error,
+            }
+
+        await self._change(ref, noted)
+
+    async def purge(self, ref: Ref) -> bool:
+        """Delete a letter and its parts; False where there was none."""
+        for _ in range(_COMMIT_TRIES):
+            (head,) = await self._store.read([ref])
+            if head.version is None or head.data is None:
+                return False
+            parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
+            writes: list[Write] = [Delete(ref, head.version)]
+            writes += [Delete(part.ref, part.version) for part in parts if part.version is not None]
+            if not isinstance(await self._store.commit(writes), Conflict):
+                return True
+        raise Unavailable(f"the letter {ref.id} kept changing")
+
+    async def close(self) -> None:
+        """The store is not ours to close."""
+
+    async def _change(self, ref: Ref, change: Callable[[Document], Document]) -> None:
+        for _ in range(_COMMIT_TRIES):
+            (found,) = await self._store.read([ref])
+            if found.data is None:
+                return
+            put = Put(ref, found.version, change(found.data))
+            if not isinstance(await self._store.commit([put]), Conflict):
+                return
+        raise Unavailable(f"the letter {ref.id} kept changing")
+
+
+def letter_ref(delivery: Delivery) -> Ref:
+    subscription = delivery.subscription.rpartition("/")[2] or _NO_SUBSCRIPTION
+    try:
+        return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
+    except InvalidEvent:
+        # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
+        return Ref(COLLECTION, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
+
+
+def _data_mark(delivery: Delivery) -> dict[str, str]:
+    """Tells two messages apart that have one id and no subscription; `burial` looks at it."""
+    return {} if delivery.subscription else {"dataMark": base32_sha256(delivery.data or b"")[:8]}
+
+
+def _aside(delivery: Delivery) -> Ref:
+    """Where the letter of a message without a subscription goes if another message's has the id."""
+    mark = _data_mark(delivery)["dataMark"]
+    return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
+
+
+def attributes_text(delivery: Delivery) -> str:
+    """As JSON text: their names may be ones no document can hold."""
+    return msgspec.json.encode(delivery.attributes).decode()
+
+
+def summary(snapshot: Snapshot) -> dict[str, Any]:
+    """A letter for listings: everything but the delivery itself."""
+    data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
+    return {"id": snapshot.ref.id, **data}
+
+
+def _part_ref(ref: Ref, name: str) -> Ref:
+    return Ref(f"{ref.collection}/{ref.id}/parts", name)
+
+
+def _envelope(item: Item, fault: Fault) -> Document:
+    """What a person wants to see of a letter before opening it."""
+    delivery, event = item.delivery, item.event
+    attributes = attributes_text(delivery)
+    event_type = event.event_type if event is not None else None
+    return {
+        "messageId": delivery.message_id,
+        "publishTime": timestamps.to_datetime(delivery.publish_time),
+        "subscription": delivery.subscription[:_SHOWN_CHARS_MAX],
+        "topic": item.topic,
+        "eventType": event_type[:_SHOWN_CHARS_MAX] if event_type is not None else None,
+        "view": fault.view if isinstance(fault, ViewError) else None,
+        "attributes": attributes if len(attributes) <= _ATTRIBUTES_SHOWN_CHARS_MAX else None,
+        "orderingKey": delivery.ordering_key[:_SHOWN_CHARS_MAX] if delivery.ordering_key is not None else None,
+        "deliveryAttempt": delivery.attempt,
+        "size": len(delivery.data or b""),
+        "reason": fault.reason,
+        "error": bounded_error(fault),
+        "errorType": type(fault).__name__,
+        "classification": classification_of(fault),
+        "replays": 0,
+    }

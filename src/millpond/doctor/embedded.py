@@ -1,0 +1,181 @@
+"""The embedded store: can it be opened, is it whole, who holds it, is what expires swept, are ids those of today?
+
+Reads only. Where nobody has the store open, it is read in a way that makes no files beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from millpond.core.errors import Unavailable
+from millpond.core.model import LogEntry, Ref, Snapshot
+from millpond.core.timestamps import SECOND_US
+from millpond.core.view import View
+from millpond.doctor import clock as clock_check
+from millpond.doctor.findings import Finding, amount, fine, problem, unchecked, warning
+from millpond.doctor.ids import check_ids
+from millpond.doctor.probe import fetch
+from millpond.stores.sqlite import log as sqlite_log
+from millpond.stores.sqlite import rows as sqlite_rows
+from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.errors import translate
+from millpond.stores.sqlite.lock import Holder, find_holder
+
+CHECK = "store"
+# A whole store is read once; a very big one would take longer than anybody waits.
+CHECK_S_MAX = 60.0
+# Sixteen times what the server lets it grow to before it folds it back.
+WAL_BYTES_WARNING = 256 * 1024 * 1024
+# The server sweeps once a minute.
+_SWEPT_AFTER_S = 600
+_COUNTED_MAX = 100_000
+_LOOKED_AT_ENTRIES = 1_000
+# Of each collection: so many are read in a few seconds.
+_IDS_MAX = 1_000_000
+_INSTRUCTIONS = 100_000
+_RESTORE = "stop the server and put a backup in its place (docs/operating.md); keep the damaged file to look into"
+_RECENT = "SELECT message_id, topic, event_id, arrived_at, outcome, body FROM events ORDER BY seq DESC LIMIT ?"
+_PAGE_OF_IDS = "SELECT id FROM documents WHERE collection = ? AND id > ? ORDER BY id LIMIT ?"
+_EXPIRED = """
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM documents WHERE expire_at <= :at LIMIT :most))
+         + (SELECT count(*) FROM (SELECT 1 FROM receipts WHERE expire_at <= :at LIMIT :most))
+"""
+
+
+def check_embedded(path: Path, views: Sequence[View] = ()) -> list[Finding]:
+    """Blocks while it reads the whole file, at most for CHECK_S_MAX. `views` are those whose ids are looked at."""
+    if not path.exists():
+        text = f"there is no store at {path} yet"
+        return [warning(CHECK, text, "millpond serve makes it; if there should be one, look at STORE")]
+    if not path.is_file():
+        return [problem(CHECK, f"{path} is no file", "name the store's file: STORE=sqlite:PATH")]
+    holder = find_holder(path)
+    undisturbed = not _wal(path).exists()
+    found = _inside(path, views, served=holder is not None)
+    if undisturbed and _wal(path).exists() and any(finding.state == "problem" for finding in found):
+        # A server has started meanwhile, and wrote while we read: that looks like damage.
+        found = _inside(path, views, served=True)
+    return [*found, *_write_ahead_log(path), _holder(holder)]
+
+
+def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]:
+    try:
+        with _looking(path) as connection:
+            schema = _schema(int(connection.execute("PRAGMA user_version").get), path)
+            found = [schema, _integrity(connection, path)]
+            if schema.state == "ok":
+                found += [_expired(connection, served=served), clock_check.judge_log(_recent(connection))]
+                found += asyncio.run(check_ids(_Ids(connection), views, _IDS_MAX))
+            return found
+    except Unavailable as error:
+        return [problem(CHECK, str(error), "run the newer Millpond; an older one cannot read this file")]
+    except apsw.Error as error:
+        damaged = isinstance(error, apsw.CorruptError | apsw.NotADBError)
+        advice = _RESTORE if damaged else "look at the file's owner and permissions, and at the disk"
+        return [problem(CHECK, f"{path}: {translate(error)}", advice)]
+
+
+@contextlib.contextmanager
+def _looking(path: Path) -> Iterator[apsw.Connection]:
+    # A reader of a file in WAL mode makes two more beside it, and cannot where the folder is read-only. Without a
+    # write-ahead log nobody has the store open, and it can be read as it lies there.
+    if _wal(path).exists():
+        connection = sqlite_schema.open_reader(path)
+    else:
+        uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    with contextlib.closing(connection):
+        yield connection
+
+
+class _Ids:
+    """The documents' ids, on a connection that leaves no files behind. What the documents hold is not read."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def collections(self) -> list[tuple[str, int]]:
+        return list(self._connection.execute(sqlite_rows.COLLECTIONS))
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        found = self._connection.execute(_PAGE_OF_IDS, (collection, after or "", limit))
+        return [Snapshot(Ref(collection, document_id), None, None) for (document_id,) in found]
+
+
+def _schema(found: int, path: Path) -> Finding:
+    known = len(sqlite_schema.MIGRATIONS)
+    if found > known:
+        text = f"{path} has schema {found}, and this Millpond knows only {known}"
+        return problem(CHECK, text, "use the newer Millpond that made it")
+    if found < known:
+        advice = "the next serve upgrades it, and there is no way back: run millpond backup first"
+        return warning(CHECK, f"{path} has schema {found}, and this Millpond writes {known}", advice)
+    return fine(CHECK, f"{path} can be read: schema {found}, {amount(path.stat().st_size)}")
+
+
+def _integrity(connection: apsw.Connection, path: Path) -> Finding:
+    give_up_at = time.monotonic() + CHECK_S_MAX
+    connection.set_progress_handler(lambda: time.monotonic() > give_up_at, _INSTRUCTIONS)
+    try:
+        verdict = str(connection.execute("PRAGMA quick_check(1)").get)
+    except apsw.InterruptError:
+        text = f"whether {path} is whole was not found out within {CHECK_S_MAX:g} s"
+        return unchecked(CHECK, text, "millpond backup FILE checks all of it, on the copy")
+    finally:
+        connection.set_progress_handler(None)
+    if verdict == "ok":
+        return fine(CHECK, "every page of it is whole (quick_check)")
+    return problem(CHECK, f"{path} is damaged: {' '.join(verdict.split())[:200]}", _RESTORE)
+
+
+def _expired(connection: apsw.Connection, *, served: bool) -> Finding:
+    at = (time.time_ns() // 1_000) - _SWEPT_AFTER_S * SECOND_US
+    count = int(connection.execute(_EXPIRED, {"at": at, "most": _COUNTED_MAX}).get)
+    said = f"{count:,} documents and receipts expired over {_SWEPT_AFTER_S // 60} minutes ago and are still there"
+    if not served or not count:
+        return fine("expiry", f"{said}: the next server sweeps them" if count else "nothing that expired is left")
+    return warning("expiry", said, "look for `the sweep of expired documents failed` in the server's log")
+
+
+def _recent(connection: apsw.Connection) -> list[LogEntry]:
+    return [sqlite_log.decode_row(row) for row in connection.execute(_RECENT, (_LOOKED_AT_ENTRIES,))]
+
+
+def _write_ahead_log(path: Path) -> list[Finding]:
+    try:
+        size = _wal(path).stat().st_size
+    except FileNotFoundError:
+        return []
+    found = f"the write-ahead log has {amount(size)}"
+    if size <= WAL_BYTES_WARNING:
+        return [fine(CHECK, found)]
+    advice = "something reads for very long (a listing, a backup): let it end, then restart the server"
+    return [warning(CHECK, f"{found}: it is not folded back, or was not for a while", advice)]
+
+
+def _holder(holder: Holder | None, ask: Callable[[str], int] = lambda url: fetch(url).status) -> Finding:
+    if holder is None:
+        return fine("server", "no process writes to the store")
+    who = f"process {holder.pid}"
+    if holder.url is None:
+        return fine("server", f"{who}, a command, writes to the store")
+    try:
+        status = ask(f"{holder.url}/ready")
+    except OSError as error:
+        text = f"{who} holds the store, but {holder.url} does not answer: {error.strerror or error}"
+        return problem("server", text, "look at its log; end it with SIGTERM and start it again")
+    if status != 200:
+        text = f"{who} at {holder.url} answers /ready with {status}: it takes no messages"
+        return problem("server", text, "look at its log: it is stopping, or cannot read its store")
+    return fine("server", f"{who} serves {holder.url}, and is ready")
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")

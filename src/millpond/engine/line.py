@@ -1,0 +1,67 @@
+"""The line in front of the waiting room: messages that found it full, first come, first served.
+
+A commit takes milliseconds and makes room for many, while a refusal costs the broker a backoff, and the server the
+next request of a client that does not back off. So a message waits here for a short, bounded time. A connection has
+one request in the line at most, so first come, first served is also taking turns between connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from millpond.core.errors import Overloaded
+from millpond.core.model import Outcome, Result
+from millpond.engine.ticket import Arrival
+
+ROOM_WAIT_S = 1.0
+# So many may wait for each place in the room: about as many as an instance stores within the wait.
+LINE_PER_PLACE = 16
+SHUTTING_DOWN = Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
+
+
+class WaitingLine:
+    """Arrivals in order, each for at most ROOM_WAIT_S. The engine empties it with `pop` whenever there is room."""
+
+    def __init__(self, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        # Each with the time at which it is refused: all wait equally long, so the first is refused first.
+        self._waiting: deque[tuple[float, Arrival]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, arrival: Arrival) -> bool:
+        """Whether the arrival waits now; False if the line itself is full, by number or by bytes."""
+        if len(self._waiting) >= self._count_max or self._bytes + arrival.weight > self._bytes_max:
+            return False
+        loop = asyncio.get_running_loop()
+        self._waiting.append((loop.time() + ROOM_WAIT_S, arrival))
+        self._bytes += arrival.weight
+        if self._timer is None:
+            self._timer = loop.call_at(self._waiting[0][0], self._expire)
+        return True
+
+    def pop(self) -> Arrival:
+        """The first of the line. IndexError if there is none."""
+        _, arrival = self._waiting.popleft()
+        self._bytes -= arrival.weight
+        return arrival
+
+    def refuse_all(self, result: Result) -> None:
+        """Answer everyone who still waits."""
+        while self._waiting:
+            self.pop().answer(result)
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        # What is due within a millisecond is due now: a timer must not run for each.
+        due = loop.time() + 0.001
+        text = f"no room after {ROOM_WAIT_S:g} s: {len(self)} messages wait in front of the waiting room"
+        while self._waiting and self._waiting[0][0] <= due:
+            error = Overloaded(text)
+            self.pop().answer(Result(Outcome.RETRY, error.reason, error=error))
+        self._timer = loop.call_at(self._waiting[0][0], self._expire) if self._waiting else None

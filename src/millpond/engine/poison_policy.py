@@ -1,0 +1,27 @@
+"""What becomes of a message that can never succeed: buried here, or refused for its sender to keep."""
+
+from __future__ import annotations
+
+from millpond.core import timestamps
+from millpond.core.errors import ViewError, WriteRefused
+from millpond.core.model import Outcome, Result
+from millpond.core.route import Fault, Item
+from millpond.engine.rules import EngineRules
+
+
+def refusal(item: Item, fault: Fault, rules: EngineRules, now: int) -> Result | None:
+    """The answer to a faulty message that is not buried (now), or None to bury it."""
+    if not item.bury:
+        outcome = Outcome.RETRY if isinstance(fault, ViewError) else Outcome.POISON
+        return item.unsettled(outcome, fault.reason, fault)
+    if isinstance(fault, ViewError):
+        age_s = (now - item.delivery.publish_time) / timestamps.SECOND_US
+        if not item.replay and age_s < rules.view_error_park_after_s:
+            return item.unsettled(Outcome.RETRY, fault.reason, fault)
+        return None
+    if isinstance(fault, WriteRefused) or item.replay:
+        return None
+    native = rules.poison_policy == "native" or (
+        rules.poison_policy == "auto" and item.delivery.attempt is not None
+    )
+    return item.unsettled(Outcome.POISON, fault.reason, fault) if native else None

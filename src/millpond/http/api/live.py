@@ -1,0 +1,111 @@
+"""What an open page is told while it is open: `/api/live`, `/api/tail`, and the prices beside its tables.
+
+Frames come from `watch/`; here is only which of them a request gets, and in which order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from millpond._version import __version__
+from millpond.core import timestamps
+from millpond.core.model import Outcome
+from millpond.http.routing import Access, RequestFault, Route, json_response
+from millpond.http.sse import Streams
+from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
+from millpond.live.subscribers import Tail, Wanted
+from millpond.service.service import Service
+
+LIVE_PATH = "/api/live"
+TAIL_PATH = "/api/tail"
+KEEP_ALIVE_S = 15.0
+# What comes meanwhile shares a write.
+_TAIL_PAUSE_S = 0.05
+_TAIL_LOOK_S = 1.0
+_FILTER_VALUES_MAX = 100
+
+
+class LiveApi:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._streams = Streams()
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(LIVE_PATH, {"GET": self._live}, Access.ADMIN),
+            Route(TAIL_PATH, {"GET": self._tail}, Access.ADMIN),
+            Route("/api/sparklines", {"GET": self._sparklines}, Access.ADMIN),
+        ]
+
+    async def _live(self, _: Request) -> Response:
+        self._streams.check_room()
+        watch = self._service.monitor
+        mailbox = watch.open_page()
+        # In the same breath as the mailbox: no step is missing between the two, and none comes twice.
+        hello = frame("hello", self._hello()) + watch.alerts_frame()
+        return self._streams.start(_page_frames(hello, mailbox), lambda: watch.close_page(mailbox))
+
+    async def _tail(self, request: Request) -> Response:
+        wanted = _wanted(request)
+        self._streams.check_room()
+        watch = self._service.monitor
+        tail = watch.open_tail(wanted)
+        return self._streams.start(_tail_frames(tail), lambda: watch.close_tail(tail))
+
+    async def _sparklines(self, _: Request) -> Response:
+        return json_response(self._service.monitor.sparklines.shown())
+
+    def _hello(self) -> dict[str, Any]:
+        service = self._service
+        return {
+            "version": __version__,
+            "env": service.settings.env,
+            "store": service.settings.store,
+            "startedAt": service.monitor.started_at,
+            "now": timestamps.to_text(time.time_ns() // 1_000),
+            "accepting": service.engine.accepting,
+            "views": [
+                {"name": view.name, "kind": view.kind, "collection": view.collection, "topics": list(view.topics)}
+                for view in service.views
+            ],
+            "history": service.monitor.history.shown(),
+        }
+
+
+async def _page_frames(hello: bytes, mailbox: Mailbox) -> AsyncGenerator[bytes, None]:
+    yield hello
+    while (content := await mailbox.take(KEEP_ALIVE_S)) is not None:
+        yield content or KEEP_ALIVE
+
+
+async def _tail_frames(tail: Tail) -> AsyncGenerator[bytes, None]:
+    loop = asyncio.get_running_loop()
+    # At once, so that a client knows that it sees everything from now on.
+    yield KEEP_ALIVE
+    silent_since = loop.time()
+    while (content := await tail.mailbox.take(_TAIL_LOOK_S)) is not None:
+        content += tail.take_skipped()
+        if not content and loop.time() - silent_since >= KEEP_ALIVE_S:
+            content = KEEP_ALIVE
+        if content:
+            yield content
+            silent_since = loop.time()
+            await asyncio.sleep(_TAIL_PAUSE_S)
+
+
+def _wanted(request: Request) -> Wanted:
+    query = request.query_params
+    found = [frozenset(query.getlist(name)) for name in ("topic", "view", "outcome")]
+    if any(len(values) > _FILTER_VALUES_MAX for values in found):
+        raise RequestFault(400, "invalid_query", f"at most {_FILTER_VALUES_MAX} values of one parameter")
+    unknown = found[2] - {str(outcome) for outcome in Outcome}
+    if unknown:
+        text = f"outcome must be one of {', '.join(Outcome)}"
+        raise RequestFault(400, "invalid_query", text)
+    return Wanted(*found)

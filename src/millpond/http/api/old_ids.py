@@ -1,0 +1,60 @@
+"""Moving documents over HTTP from the ids of an earlier build to those of today, up to a hundred at a time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from millpond.core.ids import ID_BYTES_MAX
+from millpond.core.model import Ref
+from millpond.http.routing import Access, RequestFault, Route, json_response
+from millpond.reprocess.old_ids import Moved
+from millpond.service.service import Service
+
+IDS_MAX = 100
+COLLECTION_CHARS_MAX = 6_144
+_WRITTEN = frozenset({Moved.MOVED, Moved.REPLACED, Moved.SUPERSEDED, Moved.MERGED})
+
+
+class OldIds(msgspec.Struct, forbid_unknown_fields=True):
+    """The body: documents of one collection."""
+
+    collection: Annotated[str, msgspec.Meta(min_length=1, max_length=COLLECTION_CHARS_MAX)]
+    ids: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=ID_BYTES_MAX)]],
+        msgspec.Meta(min_length=1, max_length=IDS_MAX),
+    ]
+
+
+class OldIdsApi:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        return [Route("/api/old-ids/move", {"POST": self._move}, Access.ADMIN)]
+
+    async def _move(self, request: Request) -> Response:
+        wanted = _wanted(await request.body())
+        # An id twice would only be moved once, and found gone.
+        refs = [Ref(wanted.collection, document_id) for document_id in dict.fromkeys(wanted.ids)]
+        reports = await self._service.mover.move_all(refs)
+        written = sum(report.outcome in _WRITTEN for report in reports)
+        if written:
+            self._service.log.note(
+                "NOTICE",
+                "documents were moved to the ids of today",
+                collection=wanted.collection,
+                documents_moved=written,
+            )
+        return json_response({"results": [report.as_json() for report in reports]})
+
+
+def _wanted(body: bytes) -> OldIds:
+    try:
+        return msgspec.json.decode(body, type=OldIds)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        text = f'send {{"collection": "…", "ids": […]}} with 1 to {IDS_MAX} ids of documents: {error}'
+        raise RequestFault(400, "invalid_body", text) from None

@@ -1,0 +1,97 @@
+"""The dashboard's files: read once when the server starts, and served from memory.
+
+They hold no data, so whoever reaches the port may have them; everything they show they ask the API for. Only names
+that were found in the folder are served: no request is ever made into a path.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from millpond.http.routing import Access, Route, failure
+
+FOLDER = Path(__file__).parent / "static"
+INDEX = "index.html"
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_HEADERS = {
+    # No code and no style but ours, nothing from or to anywhere else, and in nobody's frame: text of a message that
+    # found a way into the page could still do nothing.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+
+
+class Page(NamedTuple):
+    content: bytes
+    # The same, a third as long.
+    compressed: bytes
+    media_type: str
+    etag: str
+
+
+def read_pages(folder: Path) -> dict[str, Page]:
+    """The folder's files by name."""
+    return {
+        path.name: _page(path.read_bytes(), _MEDIA_TYPES[path.suffix])
+        for path in sorted(folder.glob("*"))
+        if path.suffix in _MEDIA_TYPES and path.is_file()
+    }
+
+
+def _page(content: bytes, media_type: str) -> Page:
+    # Without a time in it: the same content is the same bytes.
+    compressed = gzip.compress(content, mtime=0)
+    return Page(content, compressed, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+class Pages:
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._pages = read_pages(folder)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", {"GET": self._index}, Access.OPEN),
+            Route("/static/{file}", {"GET": self._file}, Access.OPEN),
+        ]
+
+    async def _index(self, request: Request) -> Response:
+        return self._answer(request, INDEX)
+
+    async def _file(self, request: Request, name: str) -> Response:
+        return self._answer(request, name)
+
+    def _answer(self, request: Request, name: str) -> Response:
+        page = self._pages.get(name)
+        if page is None:
+            return failure(404, "not_found", "there is no such file", _HEADERS)
+        headers = {**_HEADERS, "etag": page.etag, "vary": "accept-encoding"}
+        if _is_known(request.headers.get("if-none-match", ""), page.etag):
+            return Response(status_code=304, headers=headers)
+        if _takes_gzip(request.headers.get("accept-encoding", "")):
+            headers["content-encoding"] = "gzip"
+            return Response(page.compressed, headers=headers, media_type=page.media_type)
+        return Response(page.content, headers=headers, media_type=page.media_type)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Only where it is named, and not refused by a weight: nobody else gets bytes he may not understand."""
+    return any(choice.strip().lower() in {"gzip", "x-gzip"} for choice in accepted.split(","))
+
+
+def _is_known(given: str, etag: str) -> bool:
+    """Whether the client has this content already. A proxy that compresses marks the tag as weak."""
+    return any(tag.strip().removeprefix("W/") in {etag, "*"} for tag in given.split(","))

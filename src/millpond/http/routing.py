@@ -1,0 +1,189 @@
+"""A table of routes: what there is, who may use it, and one place that answers everything else.
+
+Paths are taken apart before percent-decoding, so that a collection path or an id may contain anything.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from millpond.core.errors import Overloaded, StoreError
+from millpond.ingress.push import RETRY_AFTER_S, is_own_origin
+from millpond.telemetry.log import ERROR_CHARS_MAX, Log
+
+Endpoint = Callable[..., Awaitable[Response]]
+PATH_SHOWN_MAX = 200
+_API = "/api"
+# What it says is of this moment and for whoever asked, and no browser may take it for anything else than it is.
+_API_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Access(enum.Enum):
+    """Who may use a route. Each declares one, so that none is open by oversight."""
+
+    OPEN = "whoever reaches the port"
+    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the endpoint itself"
+    ADMIN = "whoever has the ADMIN_TOKEN; where none is set, this machine alone"
+
+
+class Route(NamedTuple):
+    """`{name}` in the path is one segment, given to the endpoint."""
+
+    path: str
+    methods: Mapping[str, Endpoint]
+    access: Access
+
+    def match(self, segments: Sequence[str]) -> list[str] | None:
+        """The values of the path's parameters, or None."""
+        pattern = self.path.split("/")[1:]
+        if len(pattern) != len(segments):
+            return None
+        values = []
+        for name, segment in zip(pattern, segments, strict=True):
+            if name.startswith("{"):
+                values.append(segment)
+            elif name != segment:
+                return None
+        return values
+
+    @property
+    def allowed(self) -> list[str]:
+        return sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
+
+
+class RequestFault(Exception):
+    """A request that is wrong. It is answered with `status` and logged once."""
+
+    def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(_encode(content), status, headers, media_type="application/json")
+
+
+def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return json_response({"reason": reason, "error": text}, status, headers)
+
+
+class Table:
+    """Finds the route of a request and turns whatever happens into an answer."""
+
+    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: bool, log: Log) -> None:
+        self.routes = routes
+        self._admin_token = admin_token
+        self._exposed = exposed
+        self._log = log
+
+    async def answer(self, request: Request) -> Response:
+        response = await self._answer(request)
+        if request.url.path.startswith(_API):
+            for name, value in _API_HEADERS.items():
+                response.headers.setdefault(name, value)
+        return response
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            endpoint, values = self._find(request)
+            response = await endpoint(request, *values)
+        except RequestFault as fault:
+            self._note("WARNING", request, fault.status, fault.reason, str(fault))
+            return failure(fault.status, fault.reason, str(fault), fault.headers)
+        except ClientDisconnect:
+            # Nobody reads this. If the connection refused the rest of the body, it has said why, and logged it.
+            return Response(status_code=400)
+        except Overloaded as error:
+            return failure(429, error.reason, str(error), {"retry-after": str(RETRY_AFTER_S)})
+        except StoreError as error:
+            self._note("ERROR", request, 503, "store_unavailable", str(error))
+            return failure(503, "store_unavailable", str(error))
+        except Exception as bug:  # noqa: BLE001 - whatever it is, the caller is answered and the log told
+            self._note("ERROR", request, 500, "internal_error", type(bug).__name__)
+            self._log.unexpected(bug)
+            return failure(500, "internal_error", type(bug).__name__)
+        return response
+
+    def _find(self, request: Request) -> tuple[Endpoint, list[str]]:
+        raw: bytes = request.scope.get("raw_path") or request.url.path.encode()
+        segments = [unquote(segment) for segment in raw.decode("ascii").split("/")[1:]]
+        for route in self.routes:
+            values = route.match(segments)
+            if values is None:
+                continue
+            endpoint = route.methods.get("GET" if request.method == "HEAD" else request.method)
+            if endpoint is None:
+                allow = {"allow": ", ".join(route.allowed)}
+                raise RequestFault(405, "method_not_allowed", f"{request.method} is not for this path", allow)
+            self._check_caller(request, route)
+            return endpoint, values
+        raise RequestFault(404, "not_found", "there is nothing at this path; GET /api lists what there is")
+
+    def _check_caller(self, request: Request, route: Route) -> None:
+        if route.access is Access.ADMIN:
+            self._check_admin(request)
+        if request.method in {"GET", "HEAD"}:
+            return
+        origin = request.headers.get("origin")
+        if origin is not None:
+            host = request.headers.get("host", "")
+            if not is_own_origin(origin.encode("latin-1"), host.encode("latin-1")):
+                raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
+        if route.access is Access.ADMIN:
+            _check_is_json(request)
+
+    def _check_admin(self, request: Request) -> None:
+        if self._admin_token is not None:
+            given = request.headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
+                text = "send Authorization: Bearer with the ADMIN_TOKEN"
+                raise RequestFault(401, "unauthorized", text, {"www-authenticate": "Bearer"})
+        elif self._exposed:
+            text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
+            raise RequestFault(403, "admin_token_not_set", text)
+        elif not _is_loopback(request.headers.get("host", "")):
+            # A page's own name can be made to mean 127.0.0.1, and its browser then lets it read our answers.
+            text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
+            raise RequestFault(403, "foreign_host", text)
+
+    def _note(self, severity: str, request: Request, status: int, reason: str, error: str) -> None:
+        known = {"http_status": status, "reason": reason, "method": request.method}
+        path, error = request.url.path[:PATH_SHOWN_MAX], error[:ERROR_CHARS_MAX]
+        self._log.note(severity, reason, **known, path=path, error=error)
+
+
+def _check_is_json(request: Request) -> None:
+    """Refuse what a page of another site could send without asking us first, also where a proxy drops its Origin.
+
+    A browser sends a POST with no content type, or with that of a form or of plain text, to anybody. With
+    application/json it asks for permission first, which we never give; so it does before every DELETE.
+    """
+    headers = request.headers
+    given = headers.getlist("content-type")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if not given and request.method != "POST" and not has_body:
+        return
+    if len(given) != 1 or given[0].partition(";")[0].strip().lower() != "application/json":
+        text = "send Content-Type: application/json, also with a POST that has no body"
+        raise RequestFault(415, "unsupported_media_type", text)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

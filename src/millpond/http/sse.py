@@ -1,0 +1,79 @@
+"""Answers that do not end by themselves: server-sent events, for as long as the client reads and the server runs.
+
+Bounded: so many at once, and each sends only as fast as its client reads. A client that is gone is noticed at once;
+the connection of one that stopped reading is closed, like every other (bounded.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+from starlette.responses import Response
+
+from millpond.http.routing import RequestFault
+from millpond.ingress.push import Receive, Scope, Send
+
+STREAMS_MAX = 64
+RETRY_AFTER_S = 10
+MEDIA_TYPE = "text/event-stream"
+
+
+class Streams:
+    """Counts the streams there are."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def check_room(self) -> None:
+        """Refuse the request where there are too many already."""
+        if self.open >= STREAMS_MAX:
+            text = f"{STREAMS_MAX} streams are open: close one, or come again later"
+            raise RequestFault(429, "too_many_streams", text, {"retry-after": str(RETRY_AFTER_S)})
+
+    def start(self, frames: AsyncGenerator[bytes, None], close: Callable[[], None]) -> EventStream:
+        """Answer with `frames`; `close` is called when the stream is over, however that came."""
+        self.open += 1
+
+        def closed() -> None:
+            self.open -= 1
+            close()
+
+        return EventStream(frames, closed)
+
+
+class EventStream(Response):
+    def __init__(self, frames: AsyncGenerator[bytes, None], closed: Callable[[], None]) -> None:
+        self._frames = frames
+        self._closed = closed
+        self.status_code = 200
+        self.background = None
+        # nginx, and what is built on it, would otherwise hold frames back to fill its buffer.
+        self.init_headers({"content-type": MEDIA_TYPE, "x-accel-buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.create_task(self._send_all(send, has_body=scope["method"] != "HEAD"))
+        leaving = asyncio.create_task(_until_gone(receive))
+        try:
+            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._frames.aclose()
+            self._closed()
+
+    async def _send_all(self, send: Send, *, has_body: bool) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if has_body:
+            async for content in self._frames:
+                # Comes back when the connection has room again.
+                await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

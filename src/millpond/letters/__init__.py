@@ -1,1 +1,0 @@
-"""Where messages that can never succeed are kept."""

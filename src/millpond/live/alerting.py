@@ -1,0 +1,30 @@
+"""The state of every alert after each step: `alerts/` decides, this remembers what it decided last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millpond import alerts
+from millpond.alerts import signals
+from millpond.alerts.evaluate import AlertState, Series, evaluate
+from millpond.live.history import History
+
+
+class Alerting:
+    def __init__(self) -> None:
+        self._alerts = alerts.load()
+        self._states: list[AlertState] = []
+
+    def __call__(self, history: History) -> Sequence[AlertState]:
+        """The states now; one that has not changed keeps the time since when it holds."""
+        columns = history.columns
+        # Lists, because a step in the middle of a deque has to be walked to.
+        counted = {name: list(column) for name, column in columns.signals.items()}
+        views = {view: signals.of_view(outcomes) for view, outcomes in columns.views.items()}
+        gauges: dict[str, Sequence[float | None]] = {
+            "letters": list(columns.letters),
+            "store_failing": list(columns.store_failing),
+        }
+        series = Series(list(columns.at), {**counted, **gauges}, views)
+        self._states = evaluate(self._alerts, series, self._states)
+        return self._states

@@ -1,0 +1,195 @@
+"""Everything that looks on, put together: sampled, counted and told to open pages, from start to stop.
+
+One for a service. Pages share all of it: what one of them is told is worked out and encoded once for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from millpond.alerts.evaluate import AlertState
+from millpond.core import timestamps
+from millpond.core.ports import Catalog
+from millpond.live.alerting import Alerting
+from millpond.live.history import STEP_S, History, shown_step
+from millpond.live.mailbox import Mailbox, frame
+from millpond.live.readiness import LOOK_EVERY_S, StoreReadiness
+from millpond.live.sparklines import Sparklines
+from millpond.live.subscribers import Changes, Tail, Tails, Wanted
+from millpond.live.totals import Totals
+from millpond.stores.health import StoreHealth
+from millpond.telemetry.log import Log, Onlooker
+from millpond.telemetry.metrics import Metrics
+
+CHANGED_EVERY_S = 1.0
+TOTALS_LOOKED_AT_EVERY_S = 1.0
+
+# What is wrong now, decided on what happened lately.
+Alerts = Callable[[History], Sequence[AlertState]]
+
+
+class Monitor:
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        store: Catalog,
+        log: Log,
+        waiting: Callable[[], int],
+        health: StoreHealth | None = None,
+        store_readiness: StoreReadiness | None = None,
+        alerts: Alerts | None = None,
+    ) -> None:
+        health = StoreHealth() if health is None else health
+        self.history = History(metrics, waiting, lambda: health.failing_s)
+        self._store_readiness = store_readiness
+        self.sparklines = Sparklines()
+        self.changes = Changes()
+        self.tails = Tails()
+        self.totals = Totals(store, log, self._set_letters)
+        self.started_at = timestamps.to_text(time.time_ns() // 1_000)
+        self._log = log
+        self._evaluate = alerts or Alerting()
+        self._alerts: Sequence[AlertState] = []
+        self._pages: list[Mailbox] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asking: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        metrics.watch("millpond_letters", "Letters lying in the store.", lambda: self.history.letters)
+        metrics.watch(
+            "millpond_store_failing_seconds",
+            "For how long every read, or every commit, of the store has failed; 0 while they succeed.",
+            lambda: health.failing_s,
+        )
+
+    def _set_letters(self, letters: int) -> None:
+        self.history.letters = letters
+
+    # --- from start to stop ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look on; called on the event loop."""
+        loop = asyncio.get_running_loop()
+        self._alerts = self._evaluate(self.history)
+        self._tasks = [
+            loop.create_task(self._every(STEP_S, self._sample)),
+            loop.create_task(self._every(CHANGED_EVERY_S, self._tell_changes)),
+            loop.create_task(self._every(TOTALS_LOOKED_AT_EVERY_S, self._tell_totals)),
+        ]
+        if self._store_readiness is not None:
+            self._tasks.append(loop.create_task(self._every(LOOK_EVERY_S, self._store_readiness.look)))
+        self._choose_onlookers()
+
+    def stop(self) -> None:
+        """End every stream, now. Sampling goes on until `close`: somebody may still read the metrics."""
+        self._stopped = True
+        for mailbox in self._pages:
+            mailbox.end()
+        self.tails.end()
+
+    async def close(self) -> None:
+        self.stop()
+        tasks = [*self._tasks, *self._asking]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._store_readiness is not None:
+            await self._store_readiness.close()
+
+    async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
+        """`act` in step with the clock. After a long pause the steps that were missed are not made up for."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        while True:
+            await asyncio.sleep(due - loop.time())
+            try:
+                await act()
+            except Exception as bug:  # noqa: BLE001 - the next time must come all the same
+                self._log.unexpected(bug)
+            due = max(due + seconds, loop.time())
+
+    # --- what pages are told --------------------------------------------------------------------------------------
+
+    def open_page(self) -> Mailbox:
+        """A mailbox that gets everything from now on."""
+        if not self._pages:
+            # What changed while nobody looked is old news.
+            self.changes.take()
+        mailbox = Mailbox()
+        self._pages.append(mailbox)
+        self._choose_onlookers()
+        if self._stopped:
+            mailbox.end()
+        else:
+            # Not waited for: a store that hangs must not hold up the first figures, nor the end.
+            task = asyncio.get_running_loop().create_task(self._tell_totals_to(mailbox))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        return mailbox
+
+    def close_page(self, mailbox: Mailbox) -> None:
+        self._pages.remove(mailbox)
+        self._choose_onlookers()
+
+    def open_tail(self, wanted: Wanted) -> Tail:
+        tail = self.tails.open(wanted)
+        self._choose_onlookers()
+        if self._stopped:
+            tail.mailbox.end()
+        return tail
+
+    def close_tail(self, tail: Tail) -> None:
+        self.tails.close(tail)
+        self._choose_onlookers()
+
+    def alerts_frame(self) -> bytes:
+        return frame("alerts", {"alerts": self._alerts})
+
+    async def _sample(self) -> None:
+        step = self.history.sample(time.time())
+        self._tell(frame("sample", shown_step(step)))
+        before, self._alerts = self._alerts, self._evaluate(self.history)
+        # A page names the view that fires, so it is told of another one too.
+        if [(alert.state, alert.view) for alert in before] != [(alert.state, alert.view) for alert in self._alerts]:
+            self._tell(self.alerts_frame())
+
+    async def _tell_changes(self) -> None:
+        changes = self.changes.take()
+        if changes is not None:
+            self._tell(frame("changed", changes))
+
+    async def _tell_totals(self) -> None:
+        if not self.totals.is_due:
+            return
+        if not self._pages:
+            await self.totals.count_letters()
+            return
+        totals = await self.totals.latest()
+        if totals is not None:
+            self._tell(frame("totals", totals))
+
+    async def _tell_totals_to(self, mailbox: Mailbox) -> None:
+        try:
+            totals = await self.totals.latest()
+        except Exception as bug:  # noqa: BLE001 - the page goes on without, and is told in a while
+            self._log.unexpected(bug)
+            return
+        if totals is not None:
+            mailbox.put(frame("totals", totals))
+
+    def _tell(self, content: bytes) -> None:
+        for mailbox in self._pages:
+            if not mailbox.put(content):
+                # He is far behind. With a new stream he starts from a whole history, not from one with holes.
+                mailbox.end()
+
+    def _choose_onlookers(self) -> None:
+        """Only what somebody looks at is told; sparklines grow all the time."""
+        told: list[Onlooker] = [self.sparklines.tell]
+        if self._pages:
+            told.append(self.changes.tell)
+        if self.tails.any:
+            told.append(self.tails.tell)
+        self._log.onlookers = tuple(told)

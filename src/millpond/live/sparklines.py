@@ -1,0 +1,56 @@
+"""The last prices of each symbol, as this process saw them: a tiny picture beside a table, and nothing more.
+
+Always on, so its bounds are tight: one point a second, 60 points, 200 symbols, and nearly nothing for a message
+that is no tick.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from millpond.core import timestamps
+from millpond.core.model import Delivery, Outcome, Result
+
+COLLECTION = "market_ticks_latest"
+SYMBOLS_MAX = 200
+POINTS_MAX = 60
+# A symbol gives its place to another when it has been silent for so long.
+SILENT_S = 60
+
+
+class Sparklines:
+    def __init__(self) -> None:
+        # By document id; the one that got a point longest ago stands first.
+        self._points: OrderedDict[str, deque[list[float]]] = OrderedDict()
+
+    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
+        """What became of a message, as every onlooker is told it."""
+        del delivery, latency_s
+        for view in result.views:
+            if view.view == COLLECTION and view.outcome is Outcome.APPLIED:
+                event = result.event
+                price = event.get("price", event.get("last")) if event is not None else None
+                if price is not None:
+                    self._add(view.doc[len(COLLECTION) + 1 :], now // timestamps.SECOND_US, float(price))
+
+    def _add(self, symbol: str, second: int, price: float) -> None:
+        points = self._points.get(symbol)
+        if points is None:
+            if len(self._points) >= SYMBOLS_MAX and not self._make_room(second):
+                return
+            points = self._points[symbol] = deque(maxlen=POINTS_MAX)
+        elif points[-1][0] == second:
+            points[-1][1] = price
+            return
+        points.append([second, price])
+        self._points.move_to_end(symbol)
+
+    def _make_room(self, second: int) -> bool:
+        symbol, points = next(iter(self._points.items()))
+        if second - points[-1][0] < SILENT_S:
+            return False
+        del self._points[symbol]
+        return True
+
+    def shown(self) -> dict[str, dict[str, list[list[float]]]]:
+        return {COLLECTION: {symbol: list(points) for symbol, points in sorted(self._points.items())}}

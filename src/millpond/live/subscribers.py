@@ -1,0 +1,159 @@
+"""Who looks on while messages are answered: told of each by the log, in its order, on the event loop.
+
+An onlooker must cost little and never wait or raise. `Changes` gathers which documents changed, for all pages
+together; a `Tail` lets one reader see what became of every message, as far as he keeps up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from millpond.concurrency import PerSecond
+from millpond.core import timestamps
+from millpond.core.model import Delivery, Result
+from millpond.live.mailbox import Mailbox, frame
+from millpond.telemetry.log import ERROR_CHARS_MAX, TEXT_CHARS_MAX
+
+CHANGED_MAX = 500
+CHANGED_CHARS_MAX = 64 * 1024
+TAIL_PER_S_MAX = 500
+
+
+class Changes:
+    """Which documents changed since somebody last took them away."""
+
+    def __init__(self) -> None:
+        self._docs: dict[str, None] = {}
+        self._chars = 0
+        self._more = False
+        self._letters = False
+
+    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
+        del delivery, latency_s, now
+        for view in result.views:
+            if view.wrote:
+                self._add(view.doc)
+        if result.buried:
+            self._letters = True
+
+    def letters(self) -> None:
+        """Letters changed by somebody's hand."""
+        self._letters = True
+
+    def _add(self, doc: str) -> None:
+        if doc in self._docs or self._more:
+            return
+        self._chars += len(doc)
+        if len(self._docs) >= CHANGED_MAX or self._chars > CHANGED_CHARS_MAX:
+            self._more = True
+        else:
+            self._docs[doc] = None
+
+    def take(self) -> dict[str, Any] | None:
+        """What changed, as pages want it; None if nothing did."""
+        if not self._docs and not self._letters and not self._more:
+            return None
+        taken = {"docs": list(self._docs), "more": self._more, "letters": self._letters}
+        self._docs, self._chars, self._more, self._letters = {}, 0, False, False
+        return taken
+
+
+class Wanted(NamedTuple):
+    """What a tail shows: of each kind any of these, or everything where none is named.
+
+    An outcome is the message's, or that of a view (of those named): a stale latest hides behind an applied history.
+    """
+
+    topics: frozenset[str] = frozenset()
+    views: frozenset[str] = frozenset()
+    outcomes: frozenset[str] = frozenset()
+
+    def matches(self, result: Result) -> bool:
+        if self.topics and result.topic not in self.topics:
+            return False
+        views = [view for view in result.views if not self.views or view.view in self.views]
+        if self.views and not views:
+            return False
+        if not self.outcomes or any(view.outcome in self.outcomes for view in views):
+            return True
+        return not self.views and result.outcome in self.outcomes
+
+
+class Tail:
+    """One reader of outcomes: at most so many a second, and those he was not shown are counted."""
+
+    def __init__(self, wanted: Wanted, clock: Callable[[], float] = time.monotonic) -> None:
+        self.mailbox = Mailbox()
+        self._wanted = wanted
+        self._pace = PerSecond(TAIL_PER_S_MAX, clock)
+
+    def wants(self, result: Result) -> bool:
+        return self._wanted.matches(result)
+
+    def has_time(self) -> bool:
+        """Whether this second may show another; it is counted as shown or skipped."""
+        return self._pace.allow()
+
+    def show(self, content: bytes) -> None:
+        if not self.mailbox.put(content):
+            self._pace.skipped += 1
+
+    def take_skipped(self) -> bytes:
+        """A frame that says how many were left out since the last one; empty if none was."""
+        skipped = self._pace.take_skipped()
+        return frame("skipped", {"n": skipped}) if skipped else b""
+
+
+class Tails:
+    """All readers of outcomes."""
+
+    def __init__(self) -> None:
+        self._tails: list[Tail] = []
+
+    @property
+    def any(self) -> bool:
+        return bool(self._tails)
+
+    def open(self, wanted: Wanted) -> Tail:
+        tail = Tail(wanted)
+        self._tails = [*self._tails, tail]
+        return tail
+
+    def close(self, tail: Tail) -> None:
+        self._tails = [other for other in self._tails if other is not tail]
+
+    def end(self) -> None:
+        for tail in self._tails:
+            tail.mailbox.end()
+
+    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
+        content = b""
+        for tail in self._tails:
+            if tail.wants(result) and tail.has_time():
+                # Made once, whoever gets it.
+                content = content or frame("outcome", outcome_shown(delivery, result, latency_s, now))
+                tail.show(content)
+
+
+def outcome_shown(delivery: Delivery | None, result: Result, latency_s: float, now: int) -> dict[str, Any]:
+    """What became of a message. `delivery` is None where nothing identifiable arrived."""
+    event, error = result.event, result.error
+    return {
+        "at": timestamps.to_text(now),
+        "messageId": delivery.message_id if delivery is not None else "",
+        "eventId": event.event_id[:TEXT_CHARS_MAX] if event is not None and event.event_id is not None else None,
+        "topic": result.topic,
+        "subscription": delivery.subscription[:TEXT_CHARS_MAX] if delivery is not None else "",
+        "publishTime": timestamps.to_text(delivery.publish_time) if delivery is not None else None,
+        "deliveryAttempt": delivery.attempt if delivery is not None else None,
+        "outcome": result.outcome,
+        "reason": result.reason,
+        "latencyMs": int(latency_s * 1e6) / 1e3,
+        "views": [
+            {"view": view.view, "doc": view.doc, "outcome": view.outcome, "reason": view.reason}
+            for view in result.views
+        ],
+        "error": f"{error}"[:ERROR_CHARS_MAX] if error is not None else None,
+    }

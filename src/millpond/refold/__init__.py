@@ -1,1 +1,0 @@
-"""The event log folded again: to verify every document, to rebuild a view's, to see what a replay would change."""

@@ -1,0 +1,216 @@
+"""Folding entries of the event log into a scratch store, by the same route and plan as when they arrived.
+
+Folding is idempotent, like everything the plan does: an entry that comes twice changes nothing. Documents that were
+decided by an entry that cannot be folded any more (a view that is gone or has changed, data the log could not hold)
+are remembered with why, since nobody can say what they should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from millpond.core.document import is_expired
+from millpond.core.errors import Poison, Unavailable, WriteRefused
+from millpond.core.ids import unescaped_id
+from millpond.core.model import Conflict, LogEntry, Outcome, Ref, Snapshot
+from millpond.core.plan import plan, refs_of
+from millpond.core.ports import Catalog
+from millpond.core.receipts import Receipts
+from millpond.core.route import Item, Router, Target
+from millpond.core.view import Tally
+from millpond.reprocess.scope import Scope, recorded_documents
+from millpond.stores.sqlite.store import SqliteStore
+
+# Small enough that whoever shares the event loop hardly notices.
+AT_ONCE = 100
+# A tally that would have refused the event as too old by the receipts of today had counted it then.
+_COUNTED_THEN = "too_old_to_count"
+# `millpond move-ids` moves documents, and nothing tells whether it has moved this one.
+_RENAMED = "events in the log went to it under the id of an earlier build: rebuild the view"
+_EXPIRED_BETWEEN = "it had expired when an event came, and may have been deleted before that"
+# Of entries that a store may give again.
+_RECENT_MAX = 200_000
+_REASONS_MAX = 100
+_WHY_CHARS_MAX = 200
+_PAUSES_S = (0.1, 0.5, 2.0, 8.0)
+
+T = TypeVar("T")
+Advance = Callable[[int], None]
+
+
+@contextlib.asynccontextmanager
+async def open_scratch() -> AsyncIterator[SqliteStore]:
+    """A store for a fold, on disk: a log may be larger than memory. Gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="millpond-fold-") as folder:
+        scratch = SqliteStore(Path(folder, "fold.db"), keeps_log=False, durable=False)
+        try:
+            yield scratch
+        finally:
+            await scratch.close()
+
+
+class Fold:
+    """A fold under way, into a store that is nobody else's."""
+
+    def __init__(
+        self, router: Router, receipts: Receipts, scratch: SqliteStore, scope: Scope, *, at_once: int = AT_ONCE
+    ) -> None:
+        self.scratch = scratch
+        self.scope = scope
+        self._router = router
+        self._routers: dict[frozenset[str], Router] = {}
+        self._receipts = receipts
+        self._at_once = at_once
+        self._position: str | None = None
+        self._recent: dict[tuple[str, str, str], None] = {}
+        self.entries = 0
+        # Why entries could not be folded, and document path → why the fold cannot tell what it should be.
+        self.unfolded: Counter[str] = Counter()
+        self.unsure: dict[str, str] = {}
+        # Which view each collection that was folded into belongs to.
+        self.views = {view.collection: view for view in router.views if view.collection}
+        # The documents and receipts folded into, where somebody wants to know.
+        self.touched: set[Ref] | None = None
+
+    async def catch_up(self, log: Catalog, advance: Advance = lambda _: None) -> None:
+        """Fold everything the log holds beyond where this fold has come."""
+        more = True
+        while more:
+            page = await patiently(lambda: log.read_log(self._position, self._at_once))
+            advance(await self.add(page.entries))
+            self._position, more = page.position, page.more
+            # Planning is work for the processor, and others share the event loop.
+            await asyncio.sleep(0)
+
+    async def add(self, entries: Iterable[LogEntry]) -> int:
+        """Fold these, wherever they come from; how many of them were new."""
+        new = [entry for entry in entries if self._is_new(entry)]
+        for items in _runs(item for entry in new if (item := self._item(entry)) is not None):
+            # Bound now: a loop's variable is looked up when it is used.
+            await patiently(partial(self._commit, items))
+        self.entries += len(new)
+        return len(new)
+
+    def _is_new(self, entry: LogEntry) -> bool:
+        key = (entry.delivery.message_id, entry.topic, str(entry.result.outcome))
+        if key in self._recent:
+            return False
+        self._recent[key] = None
+        if len(self._recent) > _RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
+        return True
+
+    def _item(self, entry: LogEntry) -> Item | None:
+        # Poison was buried and led to nothing; once replayed it has an entry of its own.
+        names = frozenset() if entry.result.outcome is Outcome.POISON else self.scope.views(entry)
+        if not names:
+            return None
+        recorded, rebuilt = recorded_documents(entry), self.scope.is_rebuilt
+        item = self._router_for(names).route(entry.delivery, entry.arrived_at)
+        if item.fault is not None:
+            invalid = isinstance(item.fault, Poison) and entry.delivery.data_fault is None
+            self._leave_out((recorded[name] for name in names & recorded.keys()), item.fault, invalid=invalid)
+            return None
+        targets = [
+            _without_receipt(placed)
+            for target in item.targets
+            if (placed := self.scope.place(entry, target)) is not None
+        ]
+        self.views.update((target.ref.collection, target.view) for target in targets)
+        folded = {target.view.name for target in targets}
+        lost = [doc for name, doc in recorded.items() if name in names - folded and not rebuilt(entry, name)]
+        if lost:
+            self._leave_out(lost, "its view is gone, does not want it, or puts it elsewhere")
+            renamed = [t.path for t in item.targets if _is_renamed(recorded.get(t.view.name, ""), t)]
+            self.unsure.update(dict.fromkeys(renamed, _RENAMED))
+        return msgspec.structs.replace(item, targets=targets) if targets else None
+
+    def _router_for(self, names: frozenset[str]) -> Router:
+        if names not in self._routers:
+            self._routers[names] = self._router.only(names)
+        return self._routers[names]
+
+    async def _commit(self, items: Sequence[Item]) -> None:
+        """Plan them at the time they arrived, and write; what is refused is found by halves, and left out."""
+        refs = list({ref: None for item in items for ref in refs_of(item)[0]})
+        snapshots: dict[Ref, Snapshot] = {found.ref: found for found in await self.scratch.read(refs)}
+        planned = plan(items, snapshots, items[0].arrived_at, self._receipts)
+        try:
+            if planned.writes and isinstance(await self.scratch.commit(planned.writes), Conflict):
+                raise Unavailable("somebody else changed the documents of this fold")
+        except WriteRefused as refusal:
+            if len(items) == 1:
+                self._leave_out((target.path for target in items[0].targets), refusal)
+                return
+            middle = len(items) // 2
+            await self._commit(items[:middle])
+            await self._commit(items[middle:])
+            return
+        for item, result in zip(items, planned.results, strict=True):
+            self._note_expired(item, snapshots)
+            if result.error is not None:
+                invalid = isinstance(result.error, Poison) and result.error.reason != _COUNTED_THEN
+                self._leave_out((target.path for target in item.targets), result.error, invalid=invalid)
+        if self.touched is not None:
+            self.touched.update(target.ref for item in items for target in item.targets)
+            self.touched.update(t.receipt for item in items for t in item.targets if t.receipt is not None)
+
+    def _note_expired(self, item: Item, snapshots: dict[Ref, Snapshot]) -> None:
+        for target in item.targets:
+            if is_expired(snapshots[target.ref].data, item.arrived_at):
+                self.unsure.setdefault(target.path, _EXPIRED_BETWEEN)
+
+    def _leave_out(self, paths: Iterable[str], why: BaseException | str, *, invalid: bool = False) -> None:
+        text = f"{why}"[:_WHY_CHARS_MAX]
+        if text not in self.unfolded and len(self.unfolded) >= _REASONS_MAX:
+            text = "other reasons"
+        self.unfolded[text] += 1
+        if not (invalid and self.scope.may_reject):
+            self.unsure.update(dict.fromkeys(paths, f"an event in the log cannot be folded any more: {text}"))
+
+
+async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+    """A long fold must not end with one call that failed. To read again, and to plan again, is always right."""
+    for pause_s in _PAUSES_S:
+        try:
+            return await call()
+        except Unavailable:
+            await asyncio.sleep(pause_s)
+    return await call()
+
+
+def _runs(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items that are planned together: a document that expires only once, so that it is seen whether it had."""
+    run: list[Item] = []
+    expiring: set[Ref] = set()
+    for item in items:
+        refs = {target.ref for target in item.targets if target.view.retention_days is not None}
+        if not expiring.isdisjoint(refs):
+            yield run
+            run, expiring = [], set()
+        run.append(item)
+        expiring |= refs
+    if run:
+        yield run
+
+
+def _is_renamed(recorded: str, target: Target) -> bool:
+    """Whether an earlier build put the event into the same document, under the id it gave it."""
+    collection, _, old_id = recorded.rpartition("/")
+    return collection == target.ref.collection and unescaped_id(old_id) == target.ref.id
+
+
+def _without_receipt(target: Target) -> Target:
+    """Receipts decide tallies only; elsewhere they would merely tell a duplicate from a stale event."""
+    if target.receipt is None or isinstance(target.view, Tally):
+        return target
+    return msgspec.structs.replace(target, receipt=None)

@@ -1,0 +1,118 @@
+"""Rebuilds in the background of a server: one at a time, each looked at and decided on by whoever began it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from millpond.core.errors import MillpondError
+from millpond.reprocess.describe import report_json
+from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.report import Report
+from millpond.telemetry.log import ERROR_CHARS_MAX, Log
+
+Opening = contextlib.AbstractAsyncContextManager[Rebuild]
+
+
+class Phase(enum.StrEnum):
+    FOLDING = "folding"
+    FOLDED = "folded"
+    SWAPPING = "swapping"
+    SWAPPED = "swapped"
+    FAILED = "failed"
+
+
+class Job:
+    """A rebuild and the task that works on it."""
+
+    def __init__(self, name: str, opening: Opening, log: Log) -> None:
+        self.name = name
+        self.phase = Phase.FOLDING
+        self._opening = opening
+        # Holds what the rebuild needs for as long as there is something to do.
+        self._held = contextlib.AsyncExitStack()
+        self._rebuild: Rebuild | None = None
+        self._log = log
+        self._report: Report | None = None
+        self._written: int | None = None
+        self._error: str | None = None
+        self._task = self._start(self._fold)
+
+    @property
+    def busy(self) -> bool:
+        return self.phase in {Phase.FOLDING, Phase.SWAPPING}
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "view": self.name,
+            "phase": self.phase,
+            "entries": 0 if self._rebuild is None else self._rebuild.entries,
+            "report": None if self._report is None else report_json(self._report),
+            "written": self._written,
+            "error": self._error,
+        }
+
+    def swap(self) -> None:
+        self.phase = Phase.SWAPPING
+        self._task = self._start(self._swap)
+
+    async def stop(self) -> None:
+        """Stop, and remove the shadow."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        await self._held.aclose()
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(self._run(work))
+
+    async def _fold(self) -> None:
+        self._rebuild = await self._held.enter_async_context(self._opening)
+        self._report = await self._rebuild.fold()
+        self.phase = Phase.FOLDED
+
+    async def _swap(self) -> None:
+        assert self._rebuild is not None  # noqa: S101 - it was folded
+        self._written = await self._rebuild.swap()
+        await self._held.aclose()
+        self.phase = Phase.SWAPPED
+        self._log.note("NOTICE", "a view was rebuilt", view=self.name, documents_written=self._written)
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            # Called here: a job that is dropped before its task begins must leave no coroutine behind.
+            await work()
+        except MillpondError as error:
+            self._error, self.phase = str(error), Phase.FAILED
+            self._log.note("ERROR", "a rebuild failed", view=self.name, error=str(error)[:ERROR_CHARS_MAX])
+        except Exception as bug:  # noqa: BLE001 - whoever asks must learn that it ended, and the log why
+            self._error, self.phase = type(bug).__name__, Phase.FAILED
+            self._log.unexpected(bug)
+
+
+class Rebuilds:
+    """The one rebuild there may be."""
+
+    def __init__(self, open_rebuild: Callable[[str], Opening | None], log: Log) -> None:
+        """`open_rebuild` opens the rebuild of a view by its name; None where no such view is loaded."""
+        self._open = open_rebuild
+        self._log = log
+        self.job: Job | None = None
+
+    async def begin(self, name: str) -> Job | None:
+        """Begin to fold; None where there is no such view. Nothing else may be under way."""
+        opening = self._open(name)
+        if opening is None:
+            return None
+        await self.drop()
+        self.job = Job(name, opening, self._log)
+        return self.job
+
+    async def drop(self) -> None:
+        """Also at the end: what is under way is begun anew some other time, from the log."""
+        job, self.job = self.job, None
+        if job is not None:
+            await job.stop()

@@ -1,0 +1,139 @@
+"""Finding documents under the ids of an earlier build, and moving them. What is written is decided in `old_ids.py`.
+
+Each document is moved by one commit under the versions that were read, so live traffic goes on, and a crash leaves
+each document in exactly one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, cast
+
+from millpond.concurrency import raise_first, run_all
+from millpond.core.errors import WriteRefused
+from millpond.core.model import Conflict, Ref, Snapshot
+from millpond.core.ports import Store
+from millpond.core.view import View
+from millpond.reprocess.fold import patiently
+from millpond.reprocess.old_ids import Moved, new_place, plan_move
+
+_PAGE = 500
+# Commits at once; few enough to leave a server's own traffic room.
+_AT_ONCE = 16
+# How often a document is read again that other writers keep changing.
+_TRIES_MAX = 50
+_NOT_OLD = "no loaded view with a key of one part would keep it under another id"
+_RESTLESS = "other writers kept changing it: run the command again"
+
+
+class Listing(Protocol):
+    """The part of `Catalog` that finding needs."""
+
+    async def collections(self) -> list[tuple[str, int]]: ...
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]: ...
+
+
+class OldDocument(NamedTuple):
+    """A document under an old id, and where it belongs."""
+
+    old: Ref
+    new: Ref
+
+
+class MoveReport(NamedTuple):
+    """What became of one document. `new` is None if the document is not under an old id."""
+
+    old: Ref
+    new: Ref | None
+    outcome: Moved
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.old.id,
+            "newId": None if self.new is None else self.new.id,
+            "outcome": str(self.outcome),
+            "error": self.why or None,
+        }
+
+
+async def collections_of(listing: Listing, view: View) -> list[str]:
+    """The collections of a view's documents; a view that chooses them by event has those below its own."""
+    if type(view).collection_of is View.collection_of:
+        return [view.collection]
+    root = view.collection.split("/", 1)[0]
+    below = [name for name, _ in await listing.collections() if name.startswith(f"{root}/")]
+    return list(dict.fromkeys([view.collection, *below]))
+
+
+async def pages(listing: Listing, collection: str, most: int | None = None) -> AsyncIterator[list[Snapshot]]:
+    """A collection by id, up to `most` documents."""
+    after, left = None, most
+    while left is None or left > 0:
+        wanted = _PAGE if left is None else min(_PAGE, left)
+        page = await patiently(partial(listing.list_documents, collection, wanted, after))
+        yield page
+        if len(page) < wanted:
+            return
+        after, left = page[-1].ref.id, None if left is None else left - len(page)
+
+
+def old_documents(view: View, page: Iterable[Snapshot]) -> list[OldDocument]:
+    placed = [(found.ref, new_place(view, found.ref)) for found in page]
+    return [OldDocument(old, new) for old, new in placed if new is not None]
+
+
+async def find_old_documents(listing: Listing, views: Iterable[View]) -> AsyncIterator[OldDocument]:
+    """All of them, in all collections of views whose key is one part."""
+    for view in views:
+        if view.has_single_key:
+            for collection in await collections_of(listing, view):
+                async for page in pages(listing, collection):
+                    for found in old_documents(view, page):
+                        yield found
+
+
+class Mover:
+    """Moves documents on one store."""
+
+    def __init__(self, store: Store, views: Sequence[View], forget: Callable[[Iterable[Ref]], None]) -> None:
+        """`forget` is called with documents that were written here, by whatever remembers their versions."""
+        self._store = store
+        self._forget = forget
+        # One collection's first part belongs to one view: `load_views` checks it.
+        self._views = {view.collection.split("/", 1)[0]: view for view in views}
+
+    async def move_all(self, refs: Sequence[Ref], *, dry_run: bool = False) -> list[MoveReport]:
+        """What became of each, in their order. Raises a store's error once all have been tried."""
+        reports = await run_all(lambda ref: self._move(ref, dry_run=dry_run), refs, _AT_ONCE)
+        raise_first(reports)
+        return cast("list[MoveReport]", reports)
+
+    async def _move(self, ref: Ref, *, dry_run: bool) -> MoveReport:
+        view = self._views.get(ref.collection.split("/", 1)[0])
+        new = None if view is None else new_place(view, ref)
+        if view is None or new is None:
+            return MoveReport(ref, None, Moved.LEFT, _NOT_OLD)
+        try:
+            for _ in range(_TRIES_MAX):
+                report = await patiently(lambda: self._try(view, OldDocument(ref, new), dry_run=dry_run))
+                if report is not None:
+                    return report
+        except WriteRefused as error:
+            return MoveReport(ref, new, Moved.LEFT, str(error))
+        return MoveReport(ref, new, Moved.LEFT, _RESTLESS)
+
+    async def _try(self, view: View, found: OldDocument, *, dry_run: bool) -> MoveReport | None:
+        """None if another writer changed one of the two meanwhile."""
+        old, new = await self._store.read(found)
+        move = plan_move(view, old, new)
+        if move.writes and not dry_run:
+            try:
+                if isinstance(await self._store.commit(move.writes), Conflict):
+                    return None
+            finally:
+                # Also after an error: the commit may have been applied.
+                self._forget(found)
+        return MoveReport(found.old, found.new, move.outcome, move.why)

@@ -1,0 +1,101 @@
+"""What a replay would change: letters routed and planned as in a replay, beside the store as it is.
+
+Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from millpond.core.document import encode_document
+from millpond.core.errors import WriteRefused
+from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
+from millpond.core.plan import plan, refs_of
+from millpond.core.ports import Store
+from millpond.core.receipts import Receipts
+from millpond.core.route import RECEIPT_COLLECTION, Item, Router
+from millpond.dead_letters.describe import replay_answer, untried_answer
+from millpond.dead_letters.store import COLLECTION, StoredLetters
+
+
+class PreviewedChange(msgspec.Struct, frozen=True):
+    """A document as it is, and as it would be."""
+
+    doc: str
+    before: Document | None
+    after: Document
+
+
+class Preview:
+    """Replays in thought, one after the other: each sees what those before it would have done."""
+
+    def __init__(self, store: Store, router: Router, receipts: Receipts) -> None:
+        self._store = store
+        self._router = router
+        self._receipts = receipts
+        self._before: dict[Ref, Snapshot] = {}
+        self._after: dict[Ref, Snapshot] = {}
+
+    async def replay(self, letter_id: str, delivery: Delivery, now: int) -> dict[str, Any]:
+        """What would become of a letter, in the words of a replay's answer."""
+        item = self._router.route(delivery, now, replay=True)
+        await self._look(item)
+        return replay_answer(letter_id, self._replay(item, now))
+
+    def _replay(self, item: Item, now: int) -> Result:
+        if item.fault is not None:
+            return _buried_again(item, item.fault)
+        snapshots = {ref: self._after.get(ref) or self._before[ref] for ref in refs_of(item)[0]}
+        planned = plan([item], snapshots, now, self._receipts)
+        (result,) = planned.results
+        if result.error is not None:
+            return _buried_again(item, result.error)
+        puts = [write for write in planned.writes if isinstance(write, Put)]
+        try:
+            for put in puts:
+                encode_document(put.ref, put.data, checked=put.checked)
+        except WriteRefused as refusal:
+            return _buried_again(item, refusal)
+        self._after.update((put.ref, Snapshot(put.ref, put.base, put.data)) for put in puts)
+        return result
+
+    def changes(self) -> list[PreviewedChange]:
+        """Every document that would be written, as it is and as it would be."""
+        return [
+            PreviewedChange(ref.path, self._before[ref].data, after.data)
+            for ref, after in sorted(self._after.items())
+            if ref.collection != RECEIPT_COLLECTION and after.data is not None
+        ]
+
+    async def _look(self, item: Item) -> None:
+        refs = [] if item.fault is not None else refs_of(item)[0]
+        unknown = [ref for ref in refs if ref not in self._before]
+        if unknown:
+            self._before.update((found.ref, found) for found in await self._store.read(unknown))
+
+
+async def preview_letters(
+    preview: Preview, letters: StoredLetters, letter_ids: Sequence[str], now: int
+) -> list[dict[str, Any]]:
+    """What would become of each, in this order; `not_found` where there is no such letter.
+
+    One after the other: a hundred letters of ten megabytes are not held at once.
+    """
+    told: list[dict[str, Any]] = []
+    for letter_id in dict.fromkeys(letter_ids):
+        found = await letters.open_letter(Ref(COLLECTION, letter_id))
+        if found is None:
+            text = f"there is no letter {letter_id}"
+            told.append(untried_answer(letter_id, "not_found", "not_found", text))
+        else:
+            told.append(await preview.replay(letter_id, found[1], now))
+    return told
+
+
+def _buried_again(item: Item, error: BaseException) -> Result:
+    """A replay that cannot succeed leaves its letter where it is."""
+    reason = getattr(error, "reason", "poison")
+    return Result(Outcome.POISON, reason, item.topic, error=error, event=item.event, buried=True)

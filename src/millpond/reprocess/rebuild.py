@@ -1,0 +1,202 @@
+"""rebuild: fold the event log into a shadow of one view's documents, show the differences, and swap.
+
+The shadow is a scratch store, so nothing that happens to the store meanwhile reaches it. Live traffic goes on
+throughout: a document is replaced only under the version it had before the log was read to its end, so nothing that
+arrived in between is lost, and whoever was quicker makes us look again. Documents that the log did not decide are
+never lowered, and none is ever removed. A swap that was interrupted is begun again from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from millpond.core import timestamps
+from millpond.core.document import is_expired
+from millpond.core.errors import Unavailable
+from millpond.core.ids import encode_id
+from millpond.core.model import Conflict, Document, Put, Ref, Snapshot
+from millpond.core.ports import StoreWithCatalog
+from millpond.core.route import RECEIPT_COLLECTION
+from millpond.core.view import Merge, View
+from millpond.engine.queue import Engine
+from millpond.reprocess.diff import Difference, unheld_fields
+from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
+from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
+from millpond.reprocess.scope import REBUILDS, OneView
+
+_PAGE = 100
+# How often one document is tried that another instance keeps changing.
+_TRIES_MAX = 100
+_ROUNDS_MAX = 100
+
+
+class Rebuild:
+    """The rebuild of one view: `fold`, and then `swap`, or not."""
+
+    def __init__(
+        self, engine: Engine, store: StoreWithCatalog, view: View, fold: Fold, *, others_settle_s: float
+    ) -> None:
+        """`others_settle_s`: so long other instances may act on what they read of a document before."""
+        self.view = view
+        self._engine = engine
+        self._store = store
+        self._fold = fold
+        self._judge = Judge(store, fold, engine.wall_clock(), lambda _: view)
+        self._others_settle_s = others_settle_s
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, engine: Engine, store: StoreWithCatalog, view: View, *, others_settle_s: float
+    ) -> AsyncIterator[Rebuild]:
+        """The engine is the one that live traffic on this store goes through in this process."""
+        async with open_scratch() as scratch:
+            fold = Fold(engine.router, engine.rules.receipts, scratch, OneView(view.name))
+            yield cls(engine, store, view, fold, others_settle_s=others_settle_s)
+
+    @property
+    def entries(self) -> int:
+        return self._fold.entries
+
+    async def fold(self, advance: Advance = lambda _: None) -> Report:
+        """Fold the log into the shadow and compare it with the documents."""
+        await self._fold.catch_up(self._store, advance)
+        # Live traffic may have been quicker than the fold, or the listing.
+        report = await compare_all(self._judge, self._everything(), again=True)
+        report.entries, report.unfolded = self._fold.entries, self._fold.unfolded
+        return report
+
+    async def swap(self) -> int:
+        """Put what the shadow holds in the place of what differs; how many documents were written."""
+        self._fold.touched = set()
+        await self._fold.catch_up(self._store)
+        written = 0
+        async for page in self._pages(RECEIPT_COLLECTION):
+            await self._adopt_receipts(page)
+        for collection in self._collections():
+            async for page in self._pages(collection):
+                written += await self._swap_all([found.ref for found in page])
+        for _ in range(_ROUNDS_MAX):
+            # What arrived meanwhile was judged beside the old document, here or by another instance.
+            await asyncio.sleep(self._others_settle_s)
+            await self._fold.catch_up(self._store)
+            touched, self._fold.touched = self._fold.touched, set()
+            again = await self._take_up(touched)
+            written += again
+            if not again:
+                break
+        else:
+            raise _restless(self.view.name)
+        await self._mark()
+        return written
+
+    async def _everything(self) -> AsyncIterator[Pair]:
+        for collection in self._collections():
+            async for pair in side_by_side(self._store, self._fold.scratch, collection):
+                yield pair
+
+    def _collections(self) -> list[str]:
+        """The collections of this view's documents; some are known only by the events that made them."""
+        return sorted(name for name, view in self._fold.views.items() if view is self.view)
+
+    async def _take_up(self, touched: Iterable[Ref]) -> int:
+        """Receipts first: a document that counts an event without one might count it twice."""
+        refs = sorted(touched)
+        receipts = [ref for ref in refs if ref.collection == RECEIPT_COLLECTION]
+        await self._adopt_receipts(await self._fold.scratch.read(receipts))
+        return await self._swap_all([ref for ref in refs if ref.collection != RECEIPT_COLLECTION])
+
+    async def _swap_all(self, refs: Sequence[Ref]) -> int:
+        written = 0
+        tries: Counter[Ref] = Counter()
+        waiting = deque(refs[at : at + _PAGE] for at in range(0, len(refs), _PAGE))
+        while waiting:
+            page = waiting.popleft()
+            swapped = await self._swap(page)
+            if swapped is not None:
+                written += swapped
+                continue
+            tries.update(page)
+            if max(tries[ref] for ref in page) > _TRIES_MAX:
+                raise _restless(page[0].path)
+            # Halved, so that one document another instance keeps changing does not hold up the others.
+            middle = (len(page) + 1) // 2
+            waiting += (half for half in (page[:middle], page[middle:]) if half)
+        return written
+
+    async def _swap(self, refs: Sequence[Ref]) -> int | None:
+        """How many were replaced; None where another instance changed one of them meanwhile."""
+        # Before their messages are kept waiting, so that there is little left to read while they are.
+        await self._fold.catch_up(self._store)
+        async with self._engine.reserve(refs):
+            stored = await patiently(lambda: self._store.read(refs))
+            await self._fold.catch_up(self._store)
+            folded = await self._fold.scratch.read(refs)
+            puts = []
+            for mine, theirs in zip(stored, folded, strict=True):
+                verdict = await self._judge.judge(Pair(mine.ref, mine, theirs.data))
+                if isinstance(verdict, Difference) and theirs.data is not None:
+                    puts.append(Put(mine.ref, mine.version, self._taking_over(mine.data, theirs.data)))
+            try:
+                if puts and isinstance(await self._store.commit(puts), Conflict):
+                    return None
+            finally:
+                self._engine.forget([put.ref for put in puts])
+        return len(puts)
+
+    def _taking_over(self, stored: Document | None, folded: Document) -> Document:
+        """The fold, with what of a merged document no event has ever given."""
+        if stored is None or not isinstance(self.view, Merge):
+            return folded
+        others = unheld_fields(stored) - folded.keys()
+        return {**{name: stored[name] for name in others}, **folded}
+
+    async def _adopt_receipts(self, page: Sequence[Snapshot]) -> None:
+        """Let receipts say of every event that was folded that this tally has had it: else it could count again."""
+        now = self._engine.wall_clock()
+        waiting = [found for found in page if found.data is not None and not is_expired(found.data, now)]
+        for _ in range(_TRIES_MAX):
+            live = await patiently(lambda: self._store.read([found.ref for found in waiting]))
+            puts = [
+                Put(mine.ref, mine.version, receipt)
+                for mine, theirs in zip(live, waiting, strict=True)
+                if (receipt := _with_entry(mine.data, theirs.data or {}, self.view.name)) is not None
+            ]
+            if not puts or not isinstance(await self._store.commit(puts), Conflict):
+                self._engine.forget([put.ref for put in puts])
+                return
+        raise _restless(RECEIPT_COLLECTION)
+
+    async def _mark(self) -> None:
+        """Remember that the view's rules of today held for everything until now: `verify` goes by it."""
+        ref = Ref(REBUILDS, encode_id(self.view.name))
+        now = timestamps.to_datetime(self._engine.wall_clock())
+        for _ in range(_TRIES_MAX):
+            (found,) = await self._store.read([ref])
+            mark = Put(ref, found.version, {"view": self.view.name, "rebuiltAt": now})
+            if not isinstance(await self._store.commit([mark]), Conflict):
+                return
+        raise _restless(ref.path)
+
+    async def _pages(self, collection: str) -> AsyncIterator[list[Snapshot]]:
+        after: str | None = None
+        while page := await self._fold.scratch.list_documents(collection, _PAGE, after):
+            yield page
+            after = page[-1].ref.id
+
+
+def _restless(what: str) -> Unavailable:
+    return Unavailable(f"{what} kept changing: rebuild again when there is less traffic")
+
+
+def _with_entry(live: Document | None, shadow: Document, view: str) -> Document | None:
+    """The receipt with this view's entry; None where it says as much already."""
+    if live is None:
+        return shadow
+    views = live.get("views")
+    if not isinstance(views, dict) or view in views:
+        return None
+    return {**live, "views": {**views, view: shadow["views"][view]}}

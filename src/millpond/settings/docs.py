@@ -1,0 +1,101 @@
+"""`docs/settings.md`, made from the table of settings, so that the page cannot say anything else than the code.
+
+    python -m millpond.settings_docs > docs/settings.md
+
+What a setting allows is asked of its parser: it is given what it must refuse, and its refusal is the text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from millpond import settings
+from millpond.core.errors import SettingsError
+from millpond.settings.table import TABLE, Setting
+
+# No parser but those for any text takes the first; only those for optional text take the second.
+_IMPOSSIBLE = ("\x00", "")
+# What each parser takes and `load` refuses all the same, as it would stand in the environment.
+_ALSO_REFUSED = (
+    {"STORE": "firestore"},
+    {"DLQ_TOPIC": "letters"},
+    {"ACCESS_DENIED": "dlq"},
+    {"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "7"},
+)
+_HEAD = """\
+# Settings
+
+Every setting is an environment variable. On the embedded store every one has a default: with none set, `millpond
+serve` listens on 127.0.0.1:8080 and keeps its documents in `var/millpond.db`. With `STORE=firestore` these must be
+set: {required}. The options `--host`, `--port`,
+`--store`, `--views` and `--steps` win over the environment. A value that is not allowed is refused before anything
+starts, with the setting's name, the value and what is allowed:
+
+```
+{example}
+```
+
+`millpond config` shows what is in force and where each value came from.{masked}
+
+This page is generated from [settings_table.py](../src/millpond/settings/table.py). Do not edit it; run
+`.venv/bin/python -m millpond.settings_docs > docs/settings.md`.
+
+| setting | default | allowed | meaning |
+|---|---|---|---|
+"""
+_FOOT = """
+## Also refused
+
+Each value is checked alone, and then beside the others:
+
+```
+{lines}
+```
+"""
+
+
+def render() -> str:
+    """The page, as Markdown."""
+    secrets = [f"`{row.name}`" for row in TABLE if row.secret]
+    masked = f" It masks secrets: {', '.join(secrets)}." if secrets else ""
+    required = ", ".join(f"`{name}`" for name in settings.REQUIRED_ON_FIRESTORE)
+    head = _HEAD.format(required=required, example=_refusal({"PORT": "http"}), masked=masked)
+    rows = "".join(_row(setting) for setting in TABLE)
+    return head + rows + _FOOT.format(lines="\n".join(map(_refusal, _ALSO_REFUSED)))
+
+
+def allowed(setting: Setting) -> str:
+    """What the setting's parser says it allows."""
+    for text in _IMPOSSIBLE:
+        try:
+            setting.parse(text)
+        except ValueError as error:
+            # JSON in the text is code on the page.
+            return re.sub(r"(\{.*\})", r"`\1`", str(error))
+    return "any text"
+
+
+def _row(setting: Setting) -> str:
+    default = f"`{setting.default}`" if setting.default else "unset"
+    meaning = f"{setting.meaning} Secret." if setting.secret else setting.meaning
+    cells = (f"`{setting.name}`", default, allowed(setting), _linked(meaning))
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _linked(meaning: str) -> str:
+    """The page lies in docs/, so a page it names is its neighbour."""
+    return re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", meaning)
+
+
+def _refusal(environment: dict[str, str]) -> str:
+    try:
+        settings.load(environment)
+    except SettingsError as error:
+        return str(error)
+    raise AssertionError(f"{environment} is no longer refused: this page must not say so")
+
+
+if __name__ == "__main__":
+    # Bytes, because a terminal's own encoding has no business in a file of the repository.
+    sys.stdout.buffer.write(render().encode())

@@ -1,0 +1,238 @@
+"""What people look at, on Firestore: queries and counts. Nothing here decides what becomes of an event."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from google.cloud.firestore_v1.types import (
+    RunAggregationQueryRequest,
+    RunAggregationQueryResponse,
+    RunQueryRequest,
+    RunQueryResponse,
+)
+
+from millpond.core import timestamps
+from millpond.core.decode import MESSAGE_ID_BYTES_MAX
+from millpond.core.model import Committed, Conflict, Delete, LogEntry, LogPage, Outcome, Ref, Snapshot, Write
+from millpond.stores.firestore import log as firestore_log
+from millpond.stores.firestore.connection import Connection
+from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
+from millpond.stores.firestore.names import LOG_COLLECTION, Names
+from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_value, get_time
+
+# People wait longer than a commit may.
+_QUERY_S = 30.0
+_SWEPT_AT_ONCE = 300
+# Collections below documents are looked for under this many documents of each collection, and in all.
+_LOOKED_UNDER = 20
+_LOOKED_UNDER_IN_ALL = 200
+_QUERY = RunQueryRequest.pb()
+_COUNT = RunAggregationQueryRequest.pb()
+Filter = tuple[str, str, Any]
+# Where an ordered query goes on: at a value, or after the document with this id that has it.
+Cursor = tuple[Any, str | None]
+
+
+class FirestoreCatalog(ABC):
+    """The `Catalog` port; `FirestoreStore` adds the two methods that matter."""
+
+    names: Names
+    connection: Connection
+
+    @abstractmethod
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        """As the store port says; sweeping deletes by it."""
+
+    async def collections(self) -> list[tuple[str, int]]:
+        """Top-level collections, and those below the first documents of each, with their counts.
+
+        Firestore lists the collections below one document at a time, so there is an end to the looking.
+        """
+        found = await self._collection_ids(None)
+        looked = 0
+        for collection in found:
+            parents = (await self._list_ids(collection))[: _LOOKED_UNDER_IN_ALL - looked]
+            looked += len(parents)
+            below = await asyncio.gather(*(self._collection_ids(Ref(collection, parent)) for parent in parents))
+            # Found while we go through them: their documents have their turn.
+            found += [name for names in below for name in names]
+            if looked >= _LOOKED_UNDER_IN_ALL:
+                break
+        counts = [await self._count(collection) for collection in found]
+        return sorted((name, count) for name, count in zip(found, counts, strict=True) if count)
+
+    async def count_documents(self, collection: str) -> int:
+        return await self._count(collection)
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        return await self._query(collection, limit=limit, after=after)
+
+    async def find_events(self, any_id: str) -> list[LogEntry]:
+        by_message: list[Snapshot] = []
+        # A longer text is the id of no message, and Firestore refuses to look for it.
+        if len(any_id.encode(errors="replace")) <= MESSAGE_ID_BYTES_MAX:
+            by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
+        by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
+        found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
+        return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
+
+    async def count_events(self) -> dict[str, dict[str, int]]:
+        """Counted by the service, topic by topic: nothing is read but one document per topic."""
+        counts: dict[str, dict[str, int]] = {}
+        topic = await self._next_topic(None)
+        while topic is not None:
+            is_topic = ("topic", "EQUAL", topic)
+            numbers = await asyncio.gather(
+                *(self._count(LOG_COLLECTION, is_topic, ("outcome", "EQUAL", str(o))) for o in Outcome)
+            )
+            counts[topic] = {str(o): n for o, n in zip(Outcome, numbers, strict=True) if n}
+            topic = await self._next_topic(topic)
+        return counts
+
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        """By arrival. Its end is read again the next time: instances' clocks differ, and commits take a while."""
+        cursor = firestore_log.decode_position(after)
+        found = await self._query(LOG_COLLECTION, order_by="arrivedAt", limit=limit + 1, cursor=cursor)
+        page, more = found[:limit], len(found) > limit
+        position = firestore_log.encode_position(page[-1], exact=more) if page else after
+        return LogPage([firestore_log.decode_snapshot(snapshot) for snapshot in page], position, more)
+
+    async def sweep(self, now: int, events_before: int | None) -> int:
+        """Delete what has expired. For emulators: the service has TTL policies, and does it itself."""
+        expired = ("expireAt", "LESS_THAN_OR_EQUAL", timestamps.to_datetime(now))
+        swept = 0
+        for collection, _ in await self.collections():
+            swept += await self._delete(await self._query(collection, expired, limit=_SWEPT_AT_ONCE))
+        if events_before is not None:
+            old = ("arrivedAt", "LESS_THAN", timestamps.to_datetime(events_before))
+            swept += await self._delete(await self._query(LOG_COLLECTION, old, limit=_SWEPT_AT_ONCE))
+        return swept
+
+    async def earlier_entries(self, log: Sequence[LogEntry]) -> list[Snapshot]:
+        """What the log holds of the messages that are being replayed."""
+        found: list[Snapshot] = []
+        for message_id in {entry.delivery.message_id for entry in log if entry.replay}:
+            found += await self._query(LOG_COLLECTION, ("messageId", "EQUAL", message_id))
+        return found
+
+    async def _delete(self, snapshots: Sequence[Snapshot]) -> int:
+        deletes = [Delete(found.ref, found.version) for found in snapshots if found.version is not None]
+        # Somebody was quicker: what is left is swept the next time.
+        return len(deletes) if isinstance(await self.commit(deletes), Committed) else 0
+
+    async def _next_topic(self, after: str | None) -> str | None:
+        filters = () if after is None else (("topic", "GREATER_THAN", after),)
+        page = await self._query(LOG_COLLECTION, *filters, order_by="topic", limit=1)
+        return (page[0].data or {})["topic"] if page else None
+
+    async def _collection_ids(self, document: Ref | None) -> list[str]:
+        """The collections below a document, or at the top where there is none, by the paths we give them."""
+        parent = self.names.root if document is None else self.names.document(document)
+        try:
+            pager = await self.connection.client().list_collection_ids(
+                parent=parent, retry=None, timeout=_QUERY_S, metadata=self.connection.metadata
+            )
+            ids = [collection_id async for collection_id in pager]
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing collections") from error
+        if document is not None:
+            return [f"{document.path}/{collection_id}" for collection_id in ids]
+        return [name for name in map(self.names.collection, ids) if name is not None]
+
+    async def _list_ids(self, collection: str) -> list[str]:
+        """Ids of documents, those included that exist only as parents."""
+        parent, collection_id = self.names.parent(collection)
+        request = {
+            "parent": parent,
+            "collection_id": collection_id,
+            "page_size": _LOOKED_UNDER,
+            "show_missing": True,
+            "mask": {"field_paths": list(NO_FIELDS)},
+        }
+        try:
+            pager = await self.connection.client().list_documents(
+                request=request, retry=None, timeout=_QUERY_S, metadata=self.connection.metadata
+            )
+            page = await anext(pager.pages)
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing documents") from error
+        return [document.name.rpartition("/")[2] for document in page.documents]
+
+    async def _count(self, collection: str, *filters: Filter) -> int:
+        parent, query = self._structured(collection, filters)
+        request = _COUNT(parent=parent)
+        request.structured_aggregation_query.structured_query.CopyFrom(query)
+        request.structured_aggregation_query.aggregations.add(alias="n").count.SetInParent()
+        try:
+            answers = await self.connection.client().run_aggregation_query(
+                request=RunAggregationQueryRequest.wrap(request),
+                retry=None,
+                timeout=_QUERY_S,
+                metadata=self.connection.metadata,
+            )
+            async for answer in answers:
+                fields = RunAggregationQueryResponse.pb(answer).result.aggregate_fields
+                return int(fields["n"].integer_value)
+        except CLIENT_ERRORS as error:
+            raise translate(error, "counting") from error
+        return 0
+
+    async def _query(
+        self,
+        collection: str,
+        *filters: Filter,
+        order_by: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        cursor: Cursor | None = None,
+    ) -> list[Snapshot]:
+        parent, query = self._structured(collection, filters)
+        if order_by is not None or not filters:
+            query.order_by.add(direction="ASCENDING").field.field_path = order_by or "__name__"
+        if limit is not None:
+            query.limit.value = limit
+        if after is not None:
+            query.start_at.values.add(reference_value=self.names.document(Ref(collection, after)))
+        if cursor is not None:
+            value, after_id = cursor
+            encode_value(query.start_at.values.add(), value)
+            if after_id is None:
+                query.start_at.before = True
+            else:
+                query.order_by.add(direction="ASCENDING").field.field_path = "__name__"
+                query.start_at.values.add(reference_value=self.names.document(Ref(collection, after_id)))
+        request = _QUERY(parent=parent)
+        request.structured_query.CopyFrom(query)
+        found = []
+        try:
+            answers = await self.connection.client().run_query(
+                request=RunQueryRequest.wrap(request),
+                retry=None,
+                timeout=_QUERY_S,
+                metadata=self.connection.metadata,
+            )
+            async for answer in answers:
+                raw = RunQueryResponse.pb(answer)
+                if raw.HasField("document"):
+                    document = raw.document
+                    ref = self.names.ref(document.name)
+                    found.append(Snapshot(ref, get_time(document.update_time), decode_fields(document.fields)))
+        except CLIENT_ERRORS as error:
+            raise translate(error, "listing") from error
+        return found
+
+    def _structured(self, collection: str, filters: Sequence[Filter]) -> tuple[str, Any]:
+        parent, collection_id = self.names.parent(collection)
+        query = _QUERY().structured_query
+        query.from_.add(collection_id=collection_id)
+        if filters:
+            query.where.composite_filter.op = 1
+        for name, operation, value in filters:
+            one = query.where.composite_filter.filters.add().field_filter
+            one.field.field_path = name
+            one.op = one.Operator.Value(operation)
+            encode_value(one.value, value)
+        return parent, query

@@ -1,0 +1,104 @@
+"""The event log on Firestore: one document per message, in the same commit as what the message led to."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from millpond.core import timestamps
+from millpond.core.hashing import base32_sha256
+from millpond.core.ids import encode_id
+from millpond.core.model import Delete, LogEntry, Put, Ref, Snapshot
+from millpond.stores.firestore.names import LOG_COLLECTION
+from millpond.stores.log_entry import decode_entry, encode_body, gives_way
+
+# Beside the other fields of a document that may have 1 MiB.
+_BODY_BYTES_MAX = 900_000
+_EVENT_ID_CHARS_MAX = 300
+# An entry carries the time its message arrived, by its instance's clock, and is committed a while later: as far as
+# clocks may differ (MAX_FUTURE_SKEW_S), and as long as a message is tried.
+_READ_AGAIN_US = 360 * timestamps.SECOND_US
+_TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
+
+
+class LogDocument(NamedTuple):
+    """A log entry on its way into a commit."""
+
+    ref: Ref
+    write: Put | Delete
+
+
+def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: int | None) -> list[LogDocument]:
+    """`earlier` are the entries the log holds under the ids of messages replayed in `log`."""
+    writes: dict[Ref, Put | Delete] = {}
+    taken: dict[Ref, Snapshot] = {snapshot.ref: snapshot for snapshot in earlier}
+    replayed = [entry for entry in log if entry.replay]
+    for found in earlier:
+        before = decode_snapshot(found)
+        if found.version is not None and any(gives_way(before, entry) for entry in replayed):
+            writes[found.ref] = Delete(found.ref, found.version)
+    for entry in log:
+        ref = entry_ref(entry)
+        found_before = taken.get(ref)
+        if found_before is not None and ref not in writes:
+            continue
+        if isinstance(writes.get(ref), Put):
+            # A later copy of a message within one commit is passed over like any other.
+            continue
+        base = found_before.version if found_before is not None else None
+        writes[ref] = Put(ref, base, _document(entry, keep), checked=True)
+    return [LogDocument(ref, write) for ref, write in writes.items()]
+
+
+def entry_ref(entry: LogEntry) -> Ref:
+    """Message ids are unique within a topic, not beyond."""
+    message_id = entry.delivery.message_id
+    # The hash first: Pub/Sub's ids grow, and documents next to each other in time would crowd one server.
+    return Ref(LOG_COLLECTION, encode_id(base32_sha256(message_id.encode())[:6], message_id, entry.topic or "-"))
+
+
+def event_id_key(event_id: str | None) -> str | None:
+    """An event id as it is looked for: what producers send may be longer than an index takes."""
+    return None if event_id is None else event_id[:_EVENT_ID_CHARS_MAX]
+
+
+def decode_snapshot(snapshot: Snapshot) -> LogEntry:
+    data = snapshot.data or {}
+    arrived_at = timestamps.from_datetime(data["arrivedAt"])
+    body = zlib.decompress(data["body"])
+    return decode_entry(data["messageId"], data["topic"], data["eventId"], arrived_at, data["outcome"], body)
+
+
+def encode_position(last: Snapshot, *, exact: bool) -> str:
+    """Where to read on: right after this entry, or where it ends, a little before it."""
+    arrived_at = timestamps.from_datetime((last.data or {})["arrivedAt"])
+    return f"{arrived_at} {last.ref.id}" if exact else f"{arrived_at - _READ_AGAIN_US}"
+
+
+def decode_position(position: str | None) -> tuple[dt.datetime, str | None] | None:
+    if position is None:
+        return None
+    arrived_at, _, after_id = position.partition(" ")
+    return timestamps.to_datetime(int(arrived_at)), after_id or None
+
+
+def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
+    body = zlib.compress(encode_body(entry), level=1)
+    if len(body) > _BODY_BYTES_MAX:
+        delivery = msgspec.structs.replace(entry.delivery, data=None, data_fault=_TOO_LARGE)
+        body = zlib.compress(encode_body(msgspec.structs.replace(entry, delivery=delivery)), level=1)
+    document: dict[str, object] = {
+        "messageId": entry.delivery.message_id,
+        "eventId": event_id_key(entry.event_id),
+        "topic": entry.topic,
+        "outcome": str(entry.result.outcome),
+        "arrivedAt": timestamps.to_datetime(entry.arrived_at),
+        "body": body,
+    }
+    if keep is not None:
+        document["expireAt"] = timestamps.to_datetime(entry.arrived_at + keep)
+    return document

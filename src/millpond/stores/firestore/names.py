@@ -1,0 +1,35 @@
+"""Refs as Firestore's resource names, and back. A prefix, where one is set, stands before the first collection."""
+
+from __future__ import annotations
+
+from millpond.core.model import Ref
+
+# Where the event log lives; no view may write there, and no listing shows it.
+LOG_COLLECTION = "millpond_event_log"
+
+
+class Names:
+    def __init__(self, project: str, database: str, prefix: str) -> None:
+        self.database = f"projects/{project}/databases/{database}"
+        self.root = f"{self.database}/documents"
+        self._prefix = prefix
+        self._start = f"{self.root}/{prefix}"
+
+    def document(self, ref: Ref) -> str:
+        return f"{self._start}{ref.collection}/{ref.id}"
+
+    def ref(self, name: str) -> Ref:
+        collection, _, key = name.removeprefix(self._start).rpartition("/")
+        return Ref(collection, key)
+
+    def parent(self, collection: str) -> tuple[str, str]:
+        """(the parent's resource name, the collection's own id), as queries want them."""
+        above, _, last = collection.rpartition("/")
+        return (f"{self._start}{above}", last) if above else (self.root, self._prefix + last)
+
+    def collection(self, collection_id: str) -> str | None:
+        """A top-level collection id as we call it; None where it is not one of ours."""
+        if not collection_id.startswith(self._prefix):
+            return None
+        name = collection_id.removeprefix(self._prefix)
+        return None if not name or name == LOG_COLLECTION else name

@@ -1,0 +1,91 @@
+"""System events → `ops_services`: the current health of each service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millpond.core import timestamps
+from millpond.core.errors import InvalidEvent
+from millpond.core.model import Document, Event, is_blank, text_or_none
+from millpond.core.view import Latest, View, adopted_stamp
+from millpond.settings import Settings
+
+_UNKNOWN = "unknown"
+# What a service says of itself where it sends no status: Cloud Logging's severities, and two that others use.
+_STATUS_OF_SEVERITY = {
+    **dict.fromkeys(("DEBUG", "INFO", "NOTICE"), "healthy"),
+    **dict.fromkeys(("WARN", "WARNING"), "degraded"),
+    **dict.fromkeys(("ERROR", "CRITICAL", "ALERT", "EMERGENCY", "FATAL"), "down"),
+}
+
+
+class OpsServices(Latest):
+    """One document per service: status, version, region, last heartbeat."""
+
+    collection = "ops_services"
+    representable = True
+    time = ("producedAt", "publishedAt", "timestamp")
+    sequence = ("sequence", "seq")
+
+    def __init__(self, settings: Settings) -> None:
+        self.topics = (settings.system_events_topic,)
+        self.event_types = ("system.event", "system.events", "system_event")
+        self._env = settings.env
+        self._region = settings.default_region
+        self._id = settings.ops_service_id
+        self._skew = settings.max_future_skew_us
+        self.single_key = self._id == "service"
+
+    def matches(self, payload: Mapping[str, Any]) -> bool:
+        service = payload.get("service")
+        return isinstance(service, str) and not is_blank(service) and not is_blank(payload.get("timestamp"))
+
+    def key_of(self, event: Event) -> Sequence[str]:
+        service = _service_of(event)
+        if self._id == "service":
+            return (service,)
+        if self._id == "env_service_region":
+            return (self._env, service, event.text("region") or self._region)
+        return (self._env, service)
+
+    def document(self, event: Event) -> Document:
+        own = self.time_of(event)
+        at = timestamps.to_datetime(event.publish_time if own is None else own)
+        return {
+            "serviceId": _service_of(event),
+            "env": self._env,
+            "status": event.text("status") or _status_by_severity(event),
+            "lastHeartbeatAt": at,
+            "version": _version_of(event),
+            "region": event.text("region") or self._region or _UNKNOWN,
+            "updatedAt": at,
+        }
+
+    def adopt(self, document: Document) -> str | None:
+        return adopted_stamp(document, ("lastHeartbeatAt", "updatedAt"), max_future_skew=self._skew)
+
+
+def _service_of(event: Event) -> str:
+    service = event.text("service")
+    if service is None:
+        raise InvalidEvent("service is missing")
+    return service
+
+
+def _status_by_severity(event: Event) -> str:
+    """A severity that is no text, or no known word, says nothing about the service."""
+    severity = event.payload.get("severity")
+    word = severity.strip().upper() if isinstance(severity, str) else ""
+    return _STATUS_OF_SEVERITY.get(word, _UNKNOWN)
+
+
+def _version_of(event: Event) -> str:
+    payload = event.payload
+    shas = (payload.get("sha"), payload.get("git_sha"), payload.get("gitSha"), event.envelope.get("git_sha"))
+    # A version that is no text is refused; a commit that is none says nothing.
+    return event.text("version") or next(filter(None, map(text_or_none, shas)), _UNKNOWN)
+
+
+def views(settings: Settings) -> list[View]:
+    return [OpsServices(settings)]

@@ -1,1 +1,0 @@
-"""The HTTP service: a bounded server, the push path, and the API people use."""

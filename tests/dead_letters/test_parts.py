@@ -1,0 +1,140 @@
+"""Letters too big for one document: their parts are there before they are, and no other delivery touches them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from millpond.core.errors import InvalidEvent, Unavailable
+from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Ref, Write
+from millpond.core.plan import plan, refs_of
+from millpond.core.receipts import Receipts
+from millpond.core.route import Item, Letter
+from millpond.dead_letters.store import StoredLetters
+from millpond.stores.memory import MemoryStore
+from tests.common.pond import NOW
+
+FAULT = InvalidEvent("poison")
+BIG = Delivery(
+    message_id="1",
+    publish_time=NOW,
+    data=os.urandom(500),
+    subscription="projects/p/subscriptions/s",
+    attempt=1,
+)
+
+
+class Failing(MemoryStore):
+    """Fails at the n-th commit from when it is told so."""
+
+    fails_in = 0
+
+    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
+        self.fails_in -= 1
+        if self.fails_in == 0:
+            raise Unavailable("gone")
+        return await super().commit(writes, log)
+
+
+def letters_in(store: MemoryStore) -> StoredLetters:
+    return StoredLetters(store, keep=10**12, wall_clock=lambda: NOW, part_bytes_max=100)
+
+
+async def dig(letters: StoredLetters, attempt: int) -> Letter:
+    delivery = msgspec.structs.replace(BIG, attempt=attempt)
+    return await letters.write_letter(Item(delivery, "t", NOW, fault=FAULT), FAULT)
+
+
+async def bury(store: MemoryStore, letter: Letter) -> None:
+    """As the engine does it: planned on what the store holds."""
+    item = Item(BIG, "t", NOW, fault=FAULT, letter=letter)
+    snapshots = {found.ref: found for found in await store.read(refs_of(item)[0])}
+    planned = plan([item], snapshots, NOW, Receipts())
+    assert planned.results[0].buried
+    assert isinstance(await store.commit(planned.writes), Committed)
+
+
+async def data_of(letters: StoredLetters, ref: Ref | None) -> bytes | None:
+    assert ref is not None
+    opened = await letters.open_letter(ref)
+    assert opened is not None
+    return opened[1].data
+
+
+def test_a_redelivery_that_stops_half_way_leaves_the_letter_whole() -> None:
+    """The attempt's number makes it other bytes: parts under the same names would no longer fit together."""
+
+    async def scenario(fails_in: int) -> int:
+        store = Failing()
+        letters = letters_in(store)
+        letter = await dig(letters, 1)
+        await bury(store, letter)
+        store.fails_in = fails_in
+        with contextlib.suppress(Unavailable):
+            await dig(letters, 2)
+        assert await data_of(letters, letter.ref) == BIG.data
+        return len(letter.document["parts"]) if letter.document is not None else 0
+
+    parts = {asyncio.run(scenario(fails_in)) for fails_in in range(1, 9)}
+    assert min(parts) > 3
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_two_first_deliveries_at_once_make_one_whole_letter(winner: int) -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        letters = letters_in(store)
+        dug = await asyncio.gather(dig(letters, 1), dig(letters, 2))
+        await bury(store, dug[winner])
+        assert await data_of(letters, dug[0].ref) == BIG.data
+        other = dug[1 - winner].document
+        assert other is not None
+        assert not set(other["parts"]) & set((dug[winner].document or {})["parts"])
+
+    asyncio.run(scenario())
+
+
+def test_a_letter_that_lies_there_is_not_written_again() -> None:
+    async def scenario() -> None:
+        store = Failing()
+        letters = letters_in(store)
+        await bury(store, await dig(letters, 1))
+        before = dict(store._documents)
+        await dig(letters, 2)
+        assert store._documents == before
+
+    asyncio.run(scenario())
+
+
+def test_purging_takes_the_parts_along() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        letters = letters_in(store)
+        letter = await dig(letters, 1)
+        await bury(store, letter)
+        assert letter.ref is not None
+        assert len(store._documents) > 4
+        assert await letters.purge(letter.ref)
+        assert store._documents == {}
+
+    asyncio.run(scenario())
+
+
+def test_parts_have_names_of_their_own() -> None:
+    """Sixteen random characters, and a number that sorts."""
+
+    async def scenario() -> list[str]:
+        letter = await dig(letters_in(MemoryStore()), 1)
+        assert letter.document is not None
+        return list(letter.document["parts"])
+
+    names = asyncio.run(scenario())
+    assert names == sorted(names)
+    (mark,) = {name[:16] for name in names}
+    assert names == [f"{mark}-{number:03d}" for number, _ in zip(itertools.count(), names, strict=False)]

@@ -1,0 +1,271 @@
+"""From a message's arrival to its batch: what comes together is committed together, and nobody waits for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from millpond.core.errors import Overloaded
+from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.core.route import Item, Router, RouteRules
+from millpond.engine.cache import RecentWrites
+from millpond.engine.queue import GATHER_S
+from tests.common.faulty import Bench, FaultyStore
+from tests.common.pond import NOW, Orders, delivery, order, service
+
+
+async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:
+    """Send one message in each turn of the event loop."""
+    futures = []
+    for message in messages:
+        futures.append(asyncio.ensure_future(bench.engine.handle(message)))
+        await asyncio.sleep(0)
+    return list(await asyncio.gather(*futures))
+
+
+def sightings_bench(store: FaultyStore | None = None) -> Bench:
+    bench = Bench(store or FaultyStore(in_flight_max=1))
+    bench.use(Orders())
+    return bench
+
+
+def break_routing(bench: Bench, message_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours that one message meets."""
+    right = bench.engine.router.route
+
+    def wrong(message: Delivery, arrived_at: int, **more: bool) -> Item:
+        if message.message_id == message_id:
+            raise RuntimeError("a bug")
+        return right(message, arrived_at, **more)
+
+    monkeypatch.setattr(bench.engine.router, "route", wrong)
+
+
+def test_what_comes_in_turns_of_the_loop_shares_a_commit() -> None:
+    """As long as each turn brings more, they are waited for: a commit costs as much for one as for many."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        results = await in_turns(bench, [service(f"m{n}", n, "ok", n) for n in range(20)])
+        assert {result.outcome for result in results} == {Outcome.APPLIED}
+        assert len(bench.store.commits) == 1
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_for_more_than_a_batch_holds() -> None:
+    """Messages that keep coming do not keep the first ones from being committed."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        bench.engine.rules = msgspec.structs.replace(bench.engine.rules, batch_count_max=5)
+        begun = []
+
+        async def endless() -> None:
+            for number in range(30):
+                bench.engine.submit(service(f"m{number}", number, "ok", number), lambda _: None)
+                await asyncio.sleep(0)
+                begun.append(len(bench.store.commits))
+
+        await endless()
+        assert begun[4] == 0
+        assert begun[9] > 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("bound", ["time", "bytes"])
+def test_a_commit_is_put_off_within_bounds(bound: str) -> None:
+    """For a few milliseconds, and not for more than a commit may hold."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        if bound == "bytes":
+            bench.engine.rules = msgspec.structs.replace(bench.engine.rules, batch_bytes_max=5_000)
+        for number in range(8):
+            bench.engine.submit(service(f"m{number}", number, "ok", number), lambda _: None)
+            if bound == "time":
+                time.sleep(GATHER_S / 3)  # noqa: ASYNC251 - a turn of the event loop that takes its time
+            await asyncio.sleep(0)
+        assert bench.store.commits
+
+    asyncio.run(scenario())
+
+
+def test_one_turn_brings_no_more_than_the_room_holds() -> None:
+    """Nobody has looked into them yet, and still they count."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1), CONSUMER_QUEUE_SIZE="3")
+        bench.store.gate.clear()
+        results: list[Result] = []
+        bench.engine.submit(service("m0", 0, "ok", 0), results.append)
+        await asyncio.sleep(0.01)
+        for number in range(1, 4):
+            bench.engine.submit(service(f"m{number}", number, "ok", number), results.append)
+        with pytest.raises(Overloaded, match="3 waiting"):
+            bench.engine.submit(service("m4", 4, "ok", 4), results.append)
+        bench.store.gate.set()
+        await bench.engine.drain()
+        assert [result.outcome for result in results] == [Outcome.APPLIED] * 4
+
+    asyncio.run(scenario())
+
+
+def test_poison_is_answered_while_the_store_hangs() -> None:
+    """What cannot succeed needs no commit where its sender keeps it, and waits for none."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1), POISON_POLICY="native")
+        bench.store.gate.clear()
+        good = asyncio.ensure_future(bench.engine.handle(service("m1", 1, "ok", 1)))
+        await asyncio.sleep(0.01)
+        poison = await asyncio.wait_for(bench.engine.handle(delivery({"what": "is this"}, "m2")), 1)
+        assert (poison.outcome, poison.reason, good.done()) == (Outcome.POISON, "unroutable_payload", False)
+        bench.store.gate.set()
+        assert (await good).outcome is Outcome.APPLIED
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_in_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message it met comes again, those that came along are applied, and somebody is told."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        break_routing(bench, "m2", monkeypatch)
+        results = await bench.send(*(service(f"m{n}", n, "ok", n) for n in range(1, 4)))
+        assert [result.reason for result in results] == ["applied", "internal_error", "applied"]
+        assert results[1].outcome is Outcome.RETRY
+        assert len(reported) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to one of them, all that came along are answered, and none is left in the room."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+        def wrong(*_: Any) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(bench.engine, "refusal", wrong)
+        poison = delivery({"what": "is this"}, "m2")
+        results = await bench.send(service("m1", 1, "ok", 1), poison, service("m3", 3, "ok", 3))
+        assert [result.reason for result in results] == ["applied", "internal_error", "applied"]
+        assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("attribute", ["foo", "projects/p/topics/foo"])
+def test_of_a_topic_s_path_the_last_part_counts(attribute: str) -> None:
+    """Also where a view names itself after the whole path, which no message can mean."""
+
+    def named(name: str, topic: str) -> Orders:
+        found = Orders()
+        found.name, found.topics = name, (topic,)
+        return found
+
+    router = Router([named("long", "projects/p/topics/foo"), named("short", "foo")], RouteRules(env="dev"))
+    item = router.route(delivery({"day": "d1", "amount": 1}, attributes={"topic": attribute}), NOW)
+    assert [target.view.name for target in item.targets] == ["short"]
+
+
+def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever became of them, messages take their weight along: or the room would be full of nobody one day."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        break_routing(bench, "bug", monkeypatch)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        refused = delivery({"what": "is this"}, "refused", attempt=1)
+        buried = delivery({"what": "is this"}, "buried")
+        results = await bench.send(service("m1", 1, "ok", 1), refused, buried, service("bug", 2, "ok", 2))
+        assert [result.outcome for result in results] == ["applied", "poison", "poison", "retry"]
+        assert [result.buried for result in results] == [False, False, True, False]
+        await asyncio.sleep(0)
+        assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_draining_takes_along_what_has_just_arrived() -> None:
+    """What was accepted in the very turn that ends the process is finished like the rest."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        results: list[Result] = []
+        bench.engine.submit(service("m1", 1, "ok", 1), results.append)
+        await bench.engine.drain()
+        assert [result.outcome for result in results] == [Outcome.APPLIED]
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
+    """So a duplicate costs one read, not a commit that conflicts and takes the whole batch along."""
+
+    async def scenario() -> None:
+        bench = sightings_bench()
+        await bench.send(order("m1", 10, 1))
+        bench.store.reads.clear()
+        bench.store.commits.clear()
+        (again,) = await bench.send(order("m1", 10, 1))
+        assert again.reason == "duplicate_message_noop"
+        assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
+        assert bench.engine.metrics.conflicts == 0
+        (other,) = await bench.send(order("m2", 10, 2))
+        assert other.reason == "applied"
+        assert len(bench.store.reads) == 1, "what was never seen is not read"
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
+    """The conflict tells that it exists; after that it is known, and read."""
+
+    async def scenario() -> None:
+        first = sightings_bench()
+        second = sightings_bench(first.store)
+        await first.send(order("m1", 10, 1))
+        for conflicts in (1, 1):
+            (again,) = await second.send(order("m1", 10, 1))
+            assert again.reason == "duplicate_message_noop"
+            assert second.engine.metrics.conflicts == conflicts
+
+    asyncio.run(scenario())
+
+
+def test_what_was_read_of_receipts_is_not_kept() -> None:
+    """Only that they exist: thousands of duplicates must not push documents out of the cache."""
+
+    async def scenario() -> None:
+        bench = sightings_bench()
+        await bench.send(order("m1", 10, 1))
+        for _ in range(2):
+            bench.store.reads.clear()
+            await bench.send(order("m1", 10, 1))
+            assert len(bench.store.reads) == 1
+
+    asyncio.run(scenario())
+
+
+def test_sightings_are_forgotten_by_generations() -> None:
+    """A bounded number of them, the latest surely among them."""
+    seen = RecentWrites(entries_max=8)
+    refs = [Ref("c", f"{number}") for number in range(100)]
+    for ref in refs:
+        seen.add([ref])
+        assert ref in seen
+    assert sum(ref in seen for ref in refs) <= 8
+    assert all(ref in seen for ref in refs[-4:])

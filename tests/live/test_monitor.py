@@ -1,0 +1,372 @@
+"""What pages are told, by a watch without a server: when the store fails, when a reader is slow, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from starlette.requests import Request
+
+from millpond.alerts.evaluate import AlertState, State
+from millpond.core.errors import Unavailable
+from millpond.core.model import Committed, Put, Ref
+from millpond.http.api.live import LiveApi
+from millpond.http.routing import RequestFault
+from millpond.http.sse import STREAMS_MAX, Streams
+from millpond.live import monitor as monitor_module
+from millpond.live import totals as totals_module
+from millpond.live.history import History
+from millpond.live.mailbox import MAILBOX_BYTES_MAX, Mailbox
+from millpond.live.monitor import Monitor
+from millpond.live.subscribers import Wanted
+from millpond.service.service import Service
+from millpond.stores.memory import MemoryStore
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
+
+TICK_S = 0.01
+
+
+class Counting(MemoryStore):
+    """A store that counts how often it was asked, and fails when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.failing = False
+
+    async def collections(self) -> list[tuple[str, int]]:
+        self._note("collections")
+        return await super().collections()
+
+    async def count_documents(self, collection: str) -> int:
+        self._note("letters")
+        return await super().count_documents(collection)
+
+    def _note(self, what: str) -> None:
+        self.asked.append(what)
+        if self.failing:
+            raise Unavailable("the store is away")
+
+
+class Scene:
+    """A watch whose clock runs a hundred times as fast."""
+
+    def __init__(self, alerts: Callable[[History], Sequence[AlertState]] | None = None) -> None:
+        self.store = Counting()
+        self.metrics = Metrics()
+        self.output = io.BytesIO()
+        self.log = Log(self.output, env="dev", metrics=self.metrics)
+        self.monitor = Monitor(
+            metrics=self.metrics, store=self.store, log=self.log, waiting=lambda: 0, alerts=alerts
+        )
+
+    async def put_letter(self) -> None:
+        put = Put(Ref("dead_letters", "x"), None, {"reason": "r"})
+        assert isinstance(await self.store.commit([put]), Committed)
+
+    def lines(self) -> list[Any]:
+        self.log.close()
+        return [json.loads(line) for line in self.output.getvalue().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor_module, "STEP_S", 2 * TICK_S)
+    monkeypatch.setattr(monitor_module, "CHANGED_EVERY_S", TICK_S)
+    monkeypatch.setattr(monitor_module, "TOTALS_LOOKED_AT_EVERY_S", TICK_S)
+
+
+def run(scene: Scene, act: Callable[[Monitor], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        scene.monitor.start()
+        await act(scene.monitor)
+        await scene.monitor.close()
+
+    asyncio.run(whole())
+
+
+async def read_until(mailbox: Mailbox, *wanted: bytes) -> bytes:
+    """What came until all of these were in it."""
+    text = b""
+    async with asyncio.timeout(5):
+        while not all(word in text for word in wanted):
+            taken = await mailbox.take(5)
+            assert taken is not None
+            text += taken
+    return text
+
+
+# --- totals ------------------------------------------------------------------------------------------------------
+
+
+def test_the_store_is_asked_once_for_all_pages() -> None:
+    """Within 15 s every page gets the same answer; while nobody looks only the letters are counted."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        await scene.put_letter()
+        pages = [watch.open_page() for _ in range(20)]
+        for page in pages:
+            assert b'"letters":1' in await read_until(page, b"event: totals")
+        assert scene.store.asked.count("collections") == 1
+        for page in pages:
+            watch.close_page(page)
+        await asyncio.sleep(5 * TICK_S)
+
+    run(scene, act)
+    assert scene.store.asked.count("collections") == 1
+    assert "millpond_letters 1.0" in scene.metrics.render().decode()
+
+
+def test_letters_are_counted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts need them; until the first count nobody claims to know."""
+    monkeypatch.setattr(totals_module, "FRESH_S", 3 * TICK_S)
+    scene = Scene()
+    assert "millpond_letters " not in scene.metrics.render().decode()
+
+    async def act(watch: Monitor) -> None:
+        await scene.put_letter()
+        for _ in range(500):
+            if len(scene.store.asked) >= 3:
+                break
+            await asyncio.sleep(TICK_S)
+        assert watch.history.letters == 1
+
+    run(scene, act)
+    assert set(scene.store.asked) == {"letters"}
+    assert "millpond_letters 1.0" in scene.metrics.render().decode()
+
+
+def test_a_store_that_cannot_count_is_not_asked_by_every_page() -> None:
+    """Once in 15 s, as when it answers: it has trouble enough."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        scene.store.failing = True
+        pages = [watch.open_page() for _ in range(20)]
+        for page in pages:
+            await read_until(page, b"event: sample")
+
+    run(scene, act)
+    assert scene.store.asked == ["collections"]
+
+
+def test_steps_that_were_missed_are_not_made_up_for() -> None:
+    """After a long pause, of a laptop that slept or a loop that was busy, the next step comes a step later."""
+    scene = Scene()
+    acted: list[float] = []
+
+    async def act(watch: Monitor) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def step() -> None:
+            acted.append(loop.time())
+            if len(acted) == 1:
+                time.sleep(0.5)  # noqa: ASYNC251 - the loop is held up on purpose
+
+        task = asyncio.create_task(watch._every(0.05, step))
+        async with asyncio.timeout(5):
+            while len(acted) < 4:  # noqa: ASYNC110 - many things are waited for here
+                await asyncio.sleep(0.01)
+        task.cancel()
+
+    run(scene, act)
+    assert acted[3] - acted[1] >= 0.09, "one at once, because its time has come, and then one after the other"
+
+
+def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last answer stands, the streams go on, and it is asked again until it answers."""
+    monkeypatch.setattr(totals_module, "FRESH_S", 2 * TICK_S)
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        page = watch.open_page()
+        await read_until(page, b"event: totals")
+        scene.store.failing = True
+        await scene.put_letter()
+        asked = len(scene.store.asked)
+        await read_until(page, b"event: sample")
+        async with asyncio.timeout(5):
+            while len(scene.store.asked) < asked + 4:
+                assert b'"letters":1' not in (await page.take(5) or b"")
+        late = watch.open_page()
+        assert b'"letters":0' in await read_until(late, b"event: totals")
+        scene.store.failing = False
+        await read_until(page, b'"letters":1')
+
+    run(scene, act)
+    (line,) = scene.lines()
+    assert (line["severity"], line["message"]) == (
+        "WARNING",
+        "documents and letters could not be counted, and will be: the store is away",
+    )
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
+    """A value that moves within its state is no news; a bug in deciding them stops no sample."""
+    states = iter(["ok", "ok", "ok", None, "critical", "critical"])
+    last = ["critical"]
+
+    def alerts(_: History) -> list[AlertState]:
+        state = next(states, last[0])
+        if state is None:
+            raise ZeroDivisionError
+        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a")]  # type: ignore[arg-type]
+
+    scene = Scene(alerts)
+
+    async def act(watch: Monitor) -> None:
+        page = watch.open_page()
+        text = await read_until(page, b'"critical"')
+        assert text.count(b"event: alerts") == 1
+        assert text.count(b"event: sample") == 4
+        assert b"event: alerts" not in await read_until(page, b"event: sample")
+        assert b'"critical"' in watch.alerts_frame()
+
+    run(scene, act)
+    assert [line["error_type"] for line in scene.lines()] == ["ZeroDivisionError"]
+
+
+def test_another_view_that_fires_is_told() -> None:
+    """A page names it: the first must not stand there when another is to blame."""
+    views = iter([None, "bars", "bars", "ticks"])
+
+    def alerts(_: History) -> list[AlertState]:
+        view = next(views, "ticks")
+        state: State = "ok" if view is None else "critical"
+        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a", view)]
+
+    scene = Scene(alerts)
+
+    async def act(watch: Monitor) -> None:
+        page = watch.open_page()
+        text = await read_until(page, b'"view":"ticks"')
+        assert text.count(b"event: alerts") == 2
+        assert b"event: alerts" not in await read_until(page, b"event: sample")
+
+    run(scene, act)
+
+
+def test_a_reader_far_behind_is_ended() -> None:
+    """He starts over with a whole history; the others go on."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        slow, reader = watch.open_page(), watch.open_page()
+        await read_until(slow, b"event: totals")
+        assert slow.put(b"x" * (MAILBOX_BYTES_MAX - 10))
+        await read_until(reader, b"event: sample", b"event: totals")
+        assert slow.ended
+        assert await slow.take(1) is None
+        await read_until(reader, b"event: sample")
+
+    run(scene, act)
+
+
+def test_only_what_somebody_looks_at_is_told() -> None:
+    """Without pages and tails a message is told to nobody but the sparklines."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        always = list(scene.log.onlookers)
+        assert always == [watch.sparklines.tell]
+        watch.close_page(watch.open_page())
+        assert list(scene.log.onlookers) == always
+        watch.close_tail(watch.open_tail(Wanted()))
+        assert list(scene.log.onlookers) == always
+        page, tail = watch.open_page(), watch.open_tail(Wanted())
+        assert list(scene.log.onlookers) == [*always, watch.changes.tell, watch.tails.tell]
+        watch.changes.letters()
+        watch.close_page(page)
+        watch.close_tail(tail)
+        assert list(scene.log.onlookers) == always
+        # What changed before a page was opened is no news to it.
+        watch.changes.letters()
+        again = watch.open_page()
+        assert b"event: changed" not in await read_until(again, b"event: sample")
+
+    run(scene, act)
+
+
+def test_the_end() -> None:
+    """Every stream ends at once, and one that is opened afterwards as well."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        page, tail = watch.open_page(), watch.open_tail(Wanted())
+        watch.stop()
+        late_page, late_tail = watch.open_page(), watch.open_tail(Wanted())
+        for mailbox in (page, tail.mailbox, late_page, late_tail.mailbox):
+            assert await mailbox.take(0) is None
+
+    run(scene, act)
+
+
+# --- streams -----------------------------------------------------------------------------------------------------
+
+
+def test_streams_are_counted() -> None:
+    """The last place is given away, and the next asks in vain."""
+    streams = Streams()
+    streams.open = STREAMS_MAX - 1
+    streams.check_room()
+    streams.open = STREAMS_MAX
+    with pytest.raises(RequestFault, match="64 streams are open") as refused:
+        streams.check_room()
+    assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
+
+
+@pytest.mark.parametrize("ends_by", ["cancellation", "an error"])
+def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
+    streams = Streams()
+    told: list[str] = []
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"x"
+        if ends_by == "an error":
+            raise Unavailable("the store is away")
+        await asyncio.sleep(3600)
+
+    async def send(_: Any) -> None:
+        pass
+
+    async def receive() -> Any:
+        await asyncio.sleep(3600)
+
+    async def scenario() -> None:
+        stream = streams.start(frames(), lambda: told.append("closed"))
+        answering = asyncio.create_task(stream({"method": "GET"}, receive, send))
+        await asyncio.sleep(0.02)
+        answering.cancel()
+        (end,) = await asyncio.gather(answering, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError | Unavailable)
+        assert (streams.open, told) == (0, ["closed"])
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_is_refused_leaves_nothing_open() -> None:
+    """A mailbox for it would be told of every message, and nobody would ever read or close it."""
+    scene = Scene()
+
+    async def act(watch: Monitor) -> None:
+        api = LiveApi(cast("Service", SimpleNamespace(watch=watch)))
+        api._streams.open = STREAMS_MAX
+        request = Request({"type": "http", "query_string": b"", "headers": []})
+        for answer in (api._live, api._tail):
+            with pytest.raises(RequestFault, match="streams are open"):
+                await answer(request)
+        assert not watch.tails.any
+        assert list(scene.log.onlookers) == [watch.sparklines.tell]
+
+    run(scene, act)

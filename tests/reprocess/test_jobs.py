@@ -1,0 +1,186 @@
+"""Rebuilds in the background: one at a time, and nothing is left of one that was swapped or dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from millpond import Event, Latest
+from millpond.core.model import Document, LogPage
+from millpond.http.api.rebuild import RebuildApi
+from millpond.http.routing import RequestFault
+from millpond.reprocess.jobs import Job, Phase, Rebuilds
+from millpond.reprocess.rebuild import Rebuild
+from millpond.stores.memory import MemoryStore
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
+from tests.common.pond import at, delivery
+from tests.reprocess.folding import Works, working
+
+NO_REQUEST = Request({"type": "http"})
+
+
+class Doors(Latest):
+    topics = ("doors",)
+    collection = "doors"
+    key = "door"
+    time = "at"
+
+    def document(self, event: Event) -> Document:
+        return {"state": event.require("state")}
+
+
+class Gated(MemoryStore):
+    """Its log can be read while the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def read_log(self, after: str | None, limit: int) -> LogPage:
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            # A client library ends its call first.
+            await asyncio.sleep(0.2)
+            raise
+        return await super().read_log(after, limit)
+
+    async def snapshot(self) -> None:  # type: ignore[override]
+        return None
+
+
+class Scene:
+    """Rebuilds of one view on a store that can be made to wait; their shadows are in a folder of their own."""
+
+    def __init__(self, works: Works, store: Gated, folder: Path) -> None:
+        self.store = store
+        self._folder = folder
+        (view,) = works.router.views
+        self.rebuilds = Rebuilds(
+            lambda name: (
+                Rebuild.open(works.engine, store, view, others_settle_s=0.01) if name == view.name else None
+            ),
+            Log(io.BytesIO(), env="dev", metrics=Metrics()),
+        )
+
+    @property
+    def shadows(self) -> int:
+        return len(list(self._folder.iterdir()))
+
+    async def begin(self) -> Job:
+        job = await self.rebuilds.begin("doors")
+        assert job is not None
+        return job
+
+
+async def until(job: Job, phase: Phase) -> None:
+    async with asyncio.timeout(10):
+        while job.phase is not phase:  # noqa: ASYNC110 - there is nothing to wait for but the phase
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], Awaitable[None]]], None]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    @asynccontextmanager
+    async def scene() -> AsyncIterator[Scene]:
+        store = Gated()
+        async with working([Doors()], store) as works:
+            await works.take(
+                delivery({"topic": "doors", "door": "d", "state": "open", "at": at(1)}, "1"),
+            )
+            made = Scene(works, store, tmp_path)
+            try:
+                yield made
+            finally:
+                store.gate.set()
+                await made.rebuilds.drop()
+
+    def played(story: Callable[[Scene], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            async with scene() as made:
+                await story(made)
+
+        asyncio.run(whole())
+
+    return played
+
+
+Play = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
+def test_the_shadow_goes_with_the_swap(play: Play) -> None:
+    """It may be as large as the store; the job itself stays, to be looked at."""
+
+    async def story(scene: Scene) -> None:
+        job = await scene.begin()
+        await until(job, Phase.FOLDED)
+        assert scene.shadows == 1
+        job.swap()
+        await until(job, Phase.SWAPPED)
+        assert scene.shadows == 0
+        assert scene.rebuilds.job is job
+
+    play(story)
+
+
+def test_a_rebuild_that_is_dropped_has_ended(play: Play) -> None:
+    """Before anything else begins, and before its shadow is removed: it must not go on without."""
+
+    async def story(scene: Scene) -> None:
+        scene.store.gate.clear()
+        job = await scene.begin()
+        async with asyncio.timeout(10):
+            while not scene.shadows:  # noqa: ASYNC110 - it appears when the fold begins
+                await asyncio.sleep(0.01)
+        await scene.rebuilds.drop()
+        assert (job._task.done(), scene.shadows, scene.rebuilds.job) == (True, 0, None)
+
+    play(story)
+
+
+def test_a_rebuild_is_dropped_by_its_own_name(play: Play) -> None:
+    """One who drops the rebuild of another view learns that there is none."""
+
+    async def story(scene: Scene) -> None:
+        scene.store.gate.clear()
+        job = await scene.begin()
+        api = RebuildApi(scene.rebuilds, keeps_log=True)
+        for act in (api._drop, api._look, api._swap):
+            with pytest.raises(RequestFault, match="no rebuild of others was begun here") as refused:
+                await act(NO_REQUEST, "others")
+            assert refused.value.status == 404
+        assert scene.rebuilds.job is job
+        assert job.busy
+
+    play(story)
+
+
+def test_only_one_at_a_time(play: Play) -> None:
+    """And only of a view there is, and swapped only once it was folded."""
+
+    async def story(scene: Scene) -> None:
+        api: Any = RebuildApi(scene.rebuilds, keeps_log=True)
+        with pytest.raises(RequestFault, match="no view windows is loaded"):
+            await api._begin(NO_REQUEST, "windows")
+        scene.store.gate.clear()
+        job = await scene.begin()
+        for act, reason in ((api._begin, "rebuild_under_way"), (api._swap, "not_folded")):
+            with pytest.raises(RequestFault) as refused:
+                await act(NO_REQUEST, "doors")
+            assert (refused.value.status, refused.value.reason) == (409, reason)
+        scene.store.gate.set()
+        await until(job, Phase.FOLDED)
+
+    play(story)
