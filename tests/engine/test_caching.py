@@ -1,0 +1,74 @@
+"""The snapshot cache: how long a verdict from it is trusted, and how much it keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from millpond.core.model import Delete, Ref, Snapshot
+from millpond.engine.cache import SnapshotCache
+from millpond.stores.memory import MemoryStore
+from tests.common.faulty import Bench, FaultyStore
+from tests.common.pond import NOW, SECOND, Orders, order, service
+from tests.engine.support import outcomes, run
+
+
+def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator deleted the document meanwhile: the event is news, not stale."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore())
+        await bench.send(service("m1", 1, "ok", 5))
+        ref = Ref("ops_services", "dev__api")
+        (found,) = await MemoryStore.read(bench.store, [ref])
+        assert found.version is not None
+        await MemoryStore.commit(bench.store, [Delete(ref, found.version)])
+        monkeypatch.setattr("millpond.engine.committer.CACHE_TRUST_S", -1.0)
+        (result,) = await bench.send(service("m2", 2, "back", 3))
+        assert result.reason == "applied"
+        assert (await bench.document("ops_services/dev__api"))["status"] == "back"
+
+    run(scenario)
+
+
+def test_an_old_duplicate_of_a_tally_is_a_duplicate() -> None:
+    """Its receipt is alive: an instance that has not seen it must look before it calls the event too old."""
+
+    async def scenario() -> None:
+        store = FaultyStore()
+        first, second = Bench(store), Bench(store)
+        for bench in (first, second):
+            bench.use(Orders())
+        old = order("m1", 10, -6.9 * 86_400)
+        assert outcomes(await first.send(old)) == ["applied"]
+        second.now = NOW + 12 * 3_600 * SECOND
+        assert outcomes(await second.send(old)) == ["duplicate_message_noop"]
+
+    run(scenario)
+
+
+def test_the_cache_is_bounded_by_count_and_bytes() -> None:
+    """What was not touched for a generation goes; what is used stays."""
+    cache = SnapshotCache(entries_max=8, bytes_max=1_000)
+
+    def put(name: str, size: int = 1) -> None:
+        cache.put(Snapshot(Ref("c", name), 1, {}), 0.0, size)
+
+    put("kept")
+    for number in range(20):
+        put(f"n{number}")
+        assert cache.get(Ref("c", "kept")) is not None
+    assert cache.get(Ref("c", "n0")) is None
+    put("big", 2_000)
+    put("big too", 2_000)
+    assert cache.get(Ref("c", "n19")) is None
+
+
+def test_what_is_dropped_from_the_cache_is_gone() -> None:
+    """From both generations: what was used again after a while is in each of them."""
+    cache = SnapshotCache(entries_max=4, bytes_max=1_000)
+    old, used_again = Ref("c", "old"), Ref("c", "used again")
+    for ref in (old, used_again):
+        cache.put(Snapshot(ref, 1, {}), 0.0, 1)
+    assert cache.get(used_again) is not None
+    cache.drop([old, used_again])
+    assert (cache.get(old), cache.get(used_again)) == (None, None)
