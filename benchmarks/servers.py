@@ -28,7 +28,8 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.http import server
 from millpond.http.app import App
 from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
-from millpond.service.service import Service, open_store
+from millpond.service.service import Service
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 
 COUNTS_VARIABLE = "BENCH_COUNTS"

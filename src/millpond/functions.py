@@ -29,7 +29,7 @@ from millpond.flow.event import Filtered, FlowEvent
 from millpond.flow.results import OK, FlowResult
 from millpond.flow.service import GRACE_S, Flow
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
-from millpond.service.service import open_store
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreLock
 from millpond.telemetry.log import Log

@@ -12,7 +12,7 @@ import pytest
 
 from millpond.alerts import FILE, load
 from millpond.alerts.prometheus import rules
-from millpond.core.ack import settle_push
+from millpond.core.ack import Answered, settle_push
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Outcome, Result
 from millpond.telemetry.log import Log, MessageLine, ViewLine
@@ -133,7 +133,7 @@ def test_a_failed_try_of_either_kind_is_counted(local: dict[str, Any]) -> None:
     for error in errors.values():
         log.failed_try(error, 1, 3)
         lost = Result(Outcome.RETRY, "store_unavailable", "t", error=error)
-        log.message(None, lost, settle_push(lost), 0.0, 0)
+        log.on_outcome(Answered(None, lost, settle_push(lost), 0.0, 0, counts=True))
     log.close()
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == 4

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from millpond import settings as settings_module
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Put, Ref, Result, Snapshot, Write
-from millpond.core.route import Router
+from millpond.core.ports import DeadLetterSink
+from millpond.core.route import Fault, Item, Letter
 from millpond.core.view import View
-from millpond.engine.queue import Engine
+from millpond.engine.engine import Engine
+from millpond.service.rules import engine_rules
 from millpond.service.service import Service
+from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
 from tests.common.pond import NOW
 
@@ -64,8 +70,24 @@ def _raise_next(faults: list[BaseException | None]) -> None:
         raise fault
 
 
+WriteLetter = Callable[[Item, Fault], Awaitable[Letter]]
+
+
+class Sink:
+    """A dead-letter sink that is one function."""
+
+    def __init__(self, write_letter: WriteLetter) -> None:
+        self._write_letter = write_letter
+
+    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+        return await self._write_letter(item, fault)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 class Bench:
-    """A service on a faulty store with quick retries and a clock that stands at NOW."""
+    """A service on a faulty store, with quick retries and a clock that stands at NOW. Built at its first use."""
 
     def __init__(self, store: FaultyStore, **environment: str) -> None:
         quick = {
@@ -78,18 +100,45 @@ class Bench:
         self.now = NOW
         self.store = store
         self.output = io.BytesIO()
-        settings = settings_module.load({**quick, **environment})
-        self.service = Service(settings, store, self.output, wall_clock=lambda: self.now)
+        self._settings = settings_module.load({**quick, **environment})
+        self._rules = engine_rules(self._settings)
+        self._views: Sequence[View] | None = None
+        self._sink: DeadLetterSink | None = None
+
+    def use(self, *views: View) -> None:
+        """Feed these views, instead of those of the settings."""
+        assert "service" not in self.__dict__, "it is in use already"
+        for view in views:
+            view.name = view.name or view.collection
+        self._views = views
+
+    def add(self, *views: View) -> None:
+        """Feed these views as well as those of the settings."""
+        self.use(*load_views(self._settings), *views)
+
+    def limit(self, **rules: Any) -> None:
+        """Other limits than those of the settings."""
+        self._rules = msgspec.structs.replace(self._rules, **rules)
+
+    def bury_with(self, write_letter: WriteLetter) -> None:
+        """Letters are written by this function."""
+        self._sink = Sink(write_letter)
+
+    @functools.cached_property
+    def service(self) -> Service:
+        return Service(
+            self._settings,
+            self.store,
+            self.output,
+            wall_clock=lambda: self.now,
+            views=self._views,
+            dead_letter_sink=self._sink,
+            rules=self._rules,
+        )
 
     @property
     def engine(self) -> Engine:
         return self.service.engine
-
-    def use(self, *views: View) -> None:
-        """Feed these views, instead of those of the settings."""
-        for view in views:
-            view.name = view.name or view.collection
-        self.engine.router = Router(views, self.service.settings.route_rules())
 
     async def send(self, *messages: Delivery) -> list[Result]:
         return list(await asyncio.gather(*(self.engine.handle(message) for message in messages)))

@@ -9,10 +9,11 @@ from typing import Any
 from millpond import Event, Tally
 from millpond import settings as settings_module
 from millpond.core.model import Delivery, Document, Put, Ref, Result, Snapshot
-from millpond.core.plan import plan, refs_of
+from millpond.core.plan import needs_of, plan
 from millpond.core.route import Item, Router
 from millpond.core.view import View
-from millpond.views import load_views
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 
 NOW = 1_767_876_000_000_000  # 2026-01-08T12:40:00Z
 SECOND = 1_000_000
@@ -72,8 +73,8 @@ class Pond:
         chosen = load_views(self.settings) if views is None else list(views)
         for view in chosen:
             view.name = view.name or view.collection
-        self.router = Router(chosen, self.settings.route_rules())
-        self.receipts = self.settings.engine_rules().receipts
+        self.router = Router(chosen, route_rules(self.settings))
+        self.receipts = engine_rules(self.settings).receipts
         self.documents: dict[Ref, Snapshot] = {}
         self.now = NOW
         self._version = 0
@@ -87,7 +88,7 @@ class Pond:
         for item in items:
             if item.fault is not None:
                 raise item.fault
-        refs = {ref for item in items for ref in refs_of(item)[0]}
+        refs = {ref for item in items for ref in needs_of(item).all}
         snapshots = {ref: self.documents.get(ref, Snapshot(ref, None, None)) for ref in refs}
         planned = plan(items, snapshots, self.now, self.receipts)
         for write in planned.writes:

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from millpond import settings as settings_module
 from millpond.core.model import Committed, Delete, Delivery, Document, LogEntry, Ref, Result, Snapshot
-from millpond.core.plan import Plan, plan, refs_of
+from millpond.core.plan import Plan, needs_of, plan
 from millpond.core.receipts import Receipts
 from millpond.core.route import RECEIPT_COLLECTION, Item, Router
 from millpond.core.view import Tally
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
-from millpond.views import load_views
 from tests.common.pond import NOW, SECOND
 from tests.core.histories import Batch, user_views
 
@@ -41,7 +42,7 @@ class Mill:
     def grind(self, batch: Batch) -> Round:
         now = NOW + batch.clock_s * SECOND
         items = [self._routed(message, now) for message in batch.messages]
-        refs = list({ref: None for item in items for ref in refs_of(item)[0]})
+        refs = list({ref: None for item in items for ref in needs_of(item).all})
         snapshots = {found.ref: found for found in finished(self.store.read(refs))}
         given = repr((items, snapshots))
         planned = plan(items, snapshots, now, self.receipts)
@@ -96,7 +97,7 @@ def _machinery(environment: tuple[tuple[str, str], ...]) -> tuple[Router, Receip
     views = [*load_views(settings), *user_views()]
     for view in views:
         view.name = view.name or view.collection
-    return Router(views, settings.route_rules()), settings.engine_rules().receipts
+    return Router(views, route_rules(settings)), engine_rules(settings).receipts
 
 
 def finished(call: Coroutine[Any, Any, T]) -> T:

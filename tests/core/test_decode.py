@@ -17,7 +17,8 @@ from millpond.core.document import encode_document, find_fault
 from millpond.core.errors import InvalidEvent, MalformedEnvelope, Poison
 from millpond.core.model import Delivery, Outcome
 from millpond.core.route import Router
-from millpond.views import load_views
+from millpond.service.rules import route_rules
+from millpond.service.views import load_views
 
 PUBLISHED = "2026-01-08T12:00:00Z"
 NAMES = (
@@ -62,7 +63,7 @@ TOPICS = ("system.events", "ingest-heartbeat", "market-ticks", "market-bars-1m",
 
 def router(**environment: str) -> Router:
     found = settings_module.load(environment)
-    return Router(load_views(found), found.route_rules())
+    return Router(load_views(found), route_rules(found))
 
 
 ROUTERS = [

@@ -10,7 +10,7 @@ import pytest
 from millpond import Event, InvalidEvent, Latest, Tally
 from millpond.core.errors import ViewError
 from millpond.core.model import Delivery, Document, Outcome, Ref, Snapshot
-from millpond.core.plan import plan, refs_of
+from millpond.core.plan import needs_of, plan
 from millpond.core.route import RECEIPT_COLLECTION
 from millpond.core.stamp import decode_stamp
 from tests.common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal
@@ -336,7 +336,7 @@ def test_plan_is_pure() -> None:
     pond = Pond()
     pond.send(signal("m1", 1, updatedAt=at(1), state="new"))
     item = pond.route(signal("m2", 2, updatedAt=at(2), state="ack"))
-    refs = refs_of(item)[0]
+    refs = needs_of(item).all
     snapshots = {ref: pond.documents.get(ref, Snapshot(ref, None, None)) for ref in refs}
     frozen = repr(snapshots)
     first = plan([item], snapshots, NOW, pond.receipts)

@@ -13,7 +13,8 @@ from millpond import settings as settings_module
 from millpond.core.errors import SettingsError, UnroutableEvent
 from millpond.core.model import Delivery
 from millpond.core.route import Router
-from millpond.views import load_views
+from millpond.service.rules import route_rules
+from millpond.service.views import load_views
 from tests.common.pond import Orders, Pond, at, delivery
 
 SUBSCRIPTION = "projects/p/subscriptions/trade-signals"
@@ -41,7 +42,7 @@ class Many(Orders):
 def router(**environment: str) -> Router:
     views = [Many()]
     views[0].name = "sales"
-    return Router(views, settings_module.load(environment).route_rules())
+    return Router(views, route_rules(settings_module.load(environment)))
 
 
 def resolved(message: Delivery, **environment: str) -> tuple[str, str]:
@@ -259,9 +260,9 @@ def test_a_map_value_that_nothing_could_resolve_refuses_to_start() -> None:
     views = [Orders()]
     settings = settings_module.load({"SUBSCRIPTION_TOPIC_MAP": '{"s": "prod-orders"}'})
     with pytest.raises(SettingsError, match='no view feeds on "prod-orders"; known topics: orders'):
-        Router(views, settings.route_rules()).topics.check()
+        Router(views, route_rules(settings)).topics.check()
 
 
 def checked(**environment: str) -> None:
     settings = settings_module.load(environment)
-    Router(load_views(settings), settings.route_rules()).topics.check()
+    Router(load_views(settings), route_rules(settings)).topics.check()

@@ -50,7 +50,7 @@ class FailingPond:
         self.disk = disk
         self.store = SqliteStore(path)
         self.service = service_on(self.store, settings)
-        self._endpoint = PushEndpoint(self.service.engine, self.service.log, self.service.metrics)
+        self._endpoint = PushEndpoint(self.service.engine, self.service.outcomes)
 
     async def push(self, messages: list[Delivery]) -> Answers:
         """All of them at once; status and answer of each."""

@@ -90,9 +90,9 @@ class Pond:
         settings = settings_module.load(
             {"POISON_POLICY": "park", "EVENT_LOG": "on", "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.01"}
         )
-        self.service = Service(settings, self.store, io.BytesIO(), lambda: self.now)
-        self.slow = Slow(self.service.letters)
-        self.service.engine.dead_letter_sink = self.slow
+        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
+        self.slow = Slow(StoredLetters(self.store, keep=keep, wall_clock=lambda: self.now))
+        self.service = Service(settings, self.store, io.BytesIO(), lambda: self.now, dead_letter_sink=self.slow)
 
     def interrupt(self, when: str, meanwhile: Meanwhile) -> None:
         """Let it happen to the next delivery that is buried: before it is planned, or right before its commit."""

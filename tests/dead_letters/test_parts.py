@@ -13,7 +13,7 @@ import pytest
 
 from millpond.core.errors import InvalidEvent, Unavailable
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Ref, Write
-from millpond.core.plan import plan, refs_of
+from millpond.core.plan import needs_of, plan
 from millpond.core.receipts import Receipts
 from millpond.core.route import Item, Letter
 from millpond.dead_letters.store import StoredLetters
@@ -54,7 +54,7 @@ async def dig(letters: StoredLetters, attempt: int) -> Letter:
 async def bury(store: MemoryStore, letter: Letter) -> None:
     """As the engine does it: planned on what the store holds."""
     item = Item(BIG, "t", NOW, fault=FAULT, letter=letter)
-    snapshots = {found.ref: found for found in await store.read(refs_of(item)[0])}
+    snapshots = {found.ref: found for found in await store.read(needs_of(item).all)}
     planned = plan([item], snapshots, NOW, Receipts())
     assert planned.results[0].buried
     assert isinstance(await store.commit(planned.writes), Committed)

@@ -46,7 +46,7 @@ def test_what_its_sender_keeps_is_never_buried() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(), POISON_POLICY="park", VIEW_ERROR_PARK_AFTER_S="0")
-        bench.use(*bench.service.views, Buggy())
+        bench.add(Buggy())
         bench.store.refused.add("refused")
         replay = bench.service.replay_delivery
         poison = await replay(delivery({"service": "x", "timestamp": "?"}, "m1"))

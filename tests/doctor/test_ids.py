@@ -15,9 +15,9 @@ from millpond.doctor.embedded import check_embedded
 from millpond.doctor.findings import State
 from millpond.doctor.ids import check_ids
 from millpond.reprocess import move_ids as moving
+from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
-from millpond.views import load_views
 from tests.reprocess.test_move_ids import OLD, SAME, Doors, document, put
 
 SHOWN = "100%25 → 100%, strat_%5FSPY_%5F1 → strat__SPY__1, x%5F → x_"

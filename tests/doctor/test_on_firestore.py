@@ -19,7 +19,7 @@ from millpond.core.model import Committed, Put, Ref
 from millpond.doctor import firestore as firestore_check
 from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
-from millpond.service.service import open_store
+from millpond.service.stores import open_store
 from millpond.settings import load
 
 State_ = Field.TtlConfig.State

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import msgspec
 import pytest
 
 from millpond.core.errors import Overloaded
@@ -62,7 +61,7 @@ def test_nobody_waits_for_more_than_a_batch_holds() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=1))
-        bench.engine.rules = msgspec.structs.replace(bench.engine.rules, batch_count_max=5)
+        bench.limit(batch_count_max=5)
         begun = []
 
         async def endless() -> None:
@@ -85,7 +84,7 @@ def test_a_commit_is_put_off_within_bounds(bound: str) -> None:
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=1))
         if bound == "bytes":
-            bench.engine.rules = msgspec.structs.replace(bench.engine.rules, batch_bytes_max=5_000)
+            bench.limit(batch_bytes_max=5_000)
         for number in range(8):
             bench.engine.submit(service(f"m{number}", number, "ok", number), lambda _: None)
             if bound == "time":
@@ -158,11 +157,11 @@ def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch
         def wrong(*_: Any) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(bench.engine, "refusal", wrong)
+        monkeypatch.setattr("millpond.engine.queue.refuse_or_bury", wrong)
         poison = delivery({"what": "is this"}, "m2")
         results = await bench.send(service("m1", 1, "ok", 1), poison, service("m3", 3, "ok", 3))
         assert [result.reason for result in results] == ["applied", "internal_error", "applied"]
-        assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
+        assert (bench.engine.waiting, bench.engine.waiting_bytes) == (0, 0)
 
     asyncio.run(scenario())
 
@@ -194,7 +193,7 @@ def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [result.outcome for result in results] == ["applied", "poison", "poison", "retry"]
         assert [result.buried for result in results] == [False, False, True, False]
         await asyncio.sleep(0)
-        assert (bench.engine.waiting, bench.engine._room_bytes) == (0, 0)
+        assert (bench.engine.waiting, bench.engine.waiting_bytes) == (0, 0)
 
     asyncio.run(scenario())
 
@@ -223,7 +222,7 @@ def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
         (again,) = await bench.send(order("m1", 10, 1))
         assert again.reason == "duplicate_message_noop"
         assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
-        assert bench.engine.metrics.conflicts == 0
+        assert bench.service.metrics.conflicts == 0
         (other,) = await bench.send(order("m2", 10, 2))
         assert other.reason == "applied"
         assert len(bench.store.reads) == 1, "what was never seen is not read"
@@ -241,7 +240,7 @@ def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
         for conflicts in (1, 1):
             (again,) = await second.send(order("m1", 10, 1))
             assert again.reason == "duplicate_message_noop"
-            assert second.engine.metrics.conflicts == conflicts
+            assert second.service.metrics.conflicts == conflicts
 
     asyncio.run(scenario())
 

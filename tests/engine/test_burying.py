@@ -10,6 +10,7 @@ from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import Fault, Item, Letter
+from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty import Bench, FaultyStore
 from tests.common.pond import SECOND, Orders, at, delivery, order, service
 from tests.engine.support import POISON, run
@@ -103,14 +104,14 @@ def test_a_slow_letter_holds_up_nobody() -> None:
     async def scenario() -> None:
         bench = Bench(FaultyStore())
         bench.use(Orders())
-        write_letter = bench.engine.dead_letter_sink.write_letter
+        letters = StoredLetters(bench.store, keep=10**15, wall_clock=lambda: bench.now)
         order_of_answers: list[str] = []
 
         async def slowly(item: Item, fault: Fault) -> Letter:
             await asyncio.sleep(0.1)
-            return await write_letter(item, fault)
+            return await letters.write_letter(item, fault)
 
-        bench.engine.dead_letter_sink.write_letter = slowly  # type: ignore[method-assign]
+        bench.bury_with(slowly)
 
         async def sent(message: Delivery) -> None:
             await bench.engine.handle(message)
@@ -140,7 +141,7 @@ def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatch: pyt
             posted.append(item.delivery.message_id)
             return Letter(None, None, fault.reason)
 
-        bench.engine.dead_letter_sink.write_letter = publish  # type: ignore[method-assign]
+        bench.bury_with(publish)
         bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
         denied, unpublished = await bench.send(service("m1", 1, "ok", 1), service("m2", 2, "ok", 2))
         settlement = settle_push(denied)
@@ -182,7 +183,7 @@ def test_a_published_letter_is_durable_whatever_the_store_says(monkeypatch: pyte
             posted.append(item.delivery.message_id)
             return Letter(None, None, fault.reason)
 
-        bench.engine.dead_letter_sink.write_letter = publish  # type: ignore[method-assign]
+        bench.bury_with(publish)
         bench.store.before.extend([Unavailable("away")] * 100)
         (result,) = await bench.send(delivery({"service": "x", "timestamp": "?"}, "m1"))
         assert (result.outcome, result.reason, result.settled) == (Outcome.POISON, "invalid_event", True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 
 from millpond.core.errors import Overloaded
@@ -38,7 +37,7 @@ def test_the_room_is_bounded_by_bytes_too() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(in_flight_max=1))
-        bench.engine.rules = msgspec.structs.replace(bench.engine.rules, room_bytes_max=10_000)
+        bench.limit(room_bytes_max=10_000)
         bench.store.gate.clear()
         big = {"service": "api", "timestamp": at(0), "blob": "x" * 5_000}
         started = []
@@ -66,7 +65,7 @@ def test_letters_that_are_being_made_take_room() -> None:
 
     async def scenario() -> None:
         bench = Bench(FaultyStore(), CONSUMER_QUEUE_SIZE="2")
-        bench.engine.dead_letter_sink = Hanging()
+        bench.bury_with(Hanging().write_letter)
         poison = [asyncio.ensure_future(bench.send(delivery({"nothing": n}, f"p{n}"))) for n in range(2)]
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded):

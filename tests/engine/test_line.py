@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from millpond.core.ack import settle_push
@@ -14,7 +13,7 @@ from millpond.core.errors import Overloaded, Unavailable
 from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.store import StoredLetters
-from millpond.engine import line
+from millpond.engine import admission as line
 from tests.common.faulty import Bench, FaultyStore
 from tests.common.pond import delivery, service
 
@@ -157,8 +156,7 @@ def test_the_line_is_bounded_by_bytes() -> None:
 
     async def scenario() -> None:
         crowd = Crowd()
-        crowd.bench.engine.rules = msgspec.structs.replace(crowd.bench.engine.rules, room_bytes_max=20_000)
-        crowd.bench.engine.line = line.WaitingLine(100, 20_000)
+        crowd.bench.limit(room_bytes_max=20_000)
         await crowd.begin()
 
         def big(name: str) -> Delivery:
@@ -209,7 +207,7 @@ def test_room_made_by_a_letter_that_failed_is_taken() -> None:
     async def scenario() -> None:
         crowd = Crowd(queue_size=1, POISON_POLICY="park", FIRESTORE_RETRY_MAX_ATTEMPTS="1")
         crowd.open()
-        crowd.bench.engine.dead_letter_sink = Away(crowd.bench.store, keep=1, wall_clock=lambda: 0)
+        crowd.bench.bury_with(Away(crowd.bench.store, keep=1, wall_clock=lambda: 0).write_letter)
         crowd.submit(delivery({"what": "is this"}, "poison"))
         await asyncio.sleep(0.01)
         crowd.submit(message(1))

@@ -22,7 +22,7 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(applied: bool,
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())
-        bench.use(*bench.service.views, Orders())
+        bench.add(Orders())
         faults = bench.store.after if applied else bench.store.before
         faults.extend([Unavailable("the reply got lost", code="UNAVAILABLE")] * times)
         results = await bench.send(order("m1", 10, 0), order("m2", 5, -1), service("m3", 1, "ok", 1))
@@ -64,6 +64,7 @@ def test_the_retry_budget_counts_from_arrival() -> None:
             FIRESTORE_RETRY_MAX_ATTEMPTS="100",
         )
         bench.store.before.extend([Unavailable("away")] * 100)
+        assert bench.engine.accepting
         began = asyncio.get_running_loop().time()
         (result,) = await bench.send(service("m1", 1, "ok", 1))
         assert result.reason == "store_unavailable"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from millpond import Event, Latest
-from millpond import views as views_module
 from millpond.core.ack import settle_push
 from millpond.core.model import Document, Outcome
+from millpond.views.services import OpsServices
 from tests.common.faulty import Bench, FaultyStore
 from tests.common.pond import NOW, SECOND, order, service, tick
 from tests.engine.support import POISON, run
@@ -23,7 +23,7 @@ def test_a_failing_view_is_retried_and_parked_after_an_hour(monkeypatch: pytest.
     def broken(_: Any, event: Any) -> Any:
         raise RuntimeError("boom " + event.get("status"))
 
-    monkeypatch.setattr(views_module.ops.OpsServices, "document", broken)
+    monkeypatch.setattr(OpsServices, "document", broken)
 
     async def scenario() -> None:
         bench = Bench(FaultyStore())

@@ -46,9 +46,7 @@ class Door:
         self.read = 0
         self._stream = io.BytesIO()
         self._service = Service(settings_module.load({"STORE": "memory"}), MemoryStore(), self._stream)
-        self.endpoint = push.PushEndpoint(
-            self._service.engine, self._service.log, self._service.metrics, gate.guard
-        )
+        self.endpoint = push.PushEndpoint(self._service.engine, self._service.outcomes, gate.guard)
 
     def ask(self, *headers: tuple[bytes, bytes], times: int = 1) -> list[tuple[int, dict[bytes, bytes], Any]]:
         """The answers to so many requests at once, in the order in which they came."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from millpond import settings as settings_module
+from millpond.core.ack import Answered
 from millpond.core.errors import AccessDenied, Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Write
 from millpond.ingress.push import PushEndpoint
@@ -61,7 +62,7 @@ class Pond:
         self._stream = io.BytesIO()
         found = settings_module.load({"STORE": "memory", "FIRESTORE_RETRY_MAX_ATTEMPTS": "1", **environment})
         self.service = Service(found, store or MemoryStore(), self._stream)
-        self.endpoint = PushEndpoint(self.service.engine, self.service.log, self.service.metrics)
+        self.endpoint = PushEndpoint(self.service.engine, self.service.outcomes)
 
     def ask(self, *parts: Message, headers: Iterable[tuple[bytes, bytes]] = ()) -> Exchange:
         """One request, as a server would hand it over, and its lines."""
@@ -164,17 +165,17 @@ def test_a_bug_on_the_way_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_one_turn_answers_is_logged_and_counted_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refusals under their own status; and a line that cannot be written costs none of the others."""
-    pond = Pond()
-    written, log = [], pond.service.log
-
-    def message(delivery: Delivery | None, *_: Any) -> None:
-        if delivery is not None and delivery.message_id == "m2":
-            raise RuntimeError("a bug")
-        written.append(delivery.message_id if delivery is not None else "")
-
-    monkeypatch.setattr(log, "message", message)
     lost: list[BaseException] = []
-    monkeypatch.setattr(log, "unexpected", lost.append)
+    monkeypatch.setattr("millpond.telemetry.log.Log.unexpected", lambda _, bug: lost.append(bug))
+    pond = Pond()
+    written = []
+
+    def note(said: Answered) -> None:
+        if said.delivery is not None and said.delivery.message_id == "m2":
+            raise RuntimeError("a bug")
+        written.append(said.delivery.message_id if said.delivery is not None else "")
+
+    pond.service.outcomes.subscribe(note)
 
     async def ask(*numbers: int) -> None:
         done = [asyncio.get_running_loop().create_future() for _ in numbers]

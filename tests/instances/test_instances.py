@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from millpond.core.decode import decode_push
-from millpond.views import load_views
+from millpond.service.views import load_views
 from tests.acceptance.support import Server
 from tests.common.firestore_proxy import running_proxy, total
 from tests.common.pond import Pond

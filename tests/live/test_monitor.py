@@ -24,6 +24,7 @@ from millpond.live import totals as totals_module
 from millpond.live.history import History
 from millpond.live.mailbox import MAILBOX_BYTES_MAX, Mailbox
 from millpond.live.monitor import Monitor
+from millpond.live.outcomes import Outcomes
 from millpond.live.subscribers import Wanted
 from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
@@ -63,8 +64,14 @@ class Scene:
         self.metrics = Metrics()
         self.output = io.BytesIO()
         self.log = Log(self.output, env="dev", metrics=self.metrics)
+        self.outcomes = Outcomes(lambda: 0, self.log.unexpected)
         self.monitor = Monitor(
-            metrics=self.metrics, store=self.store, log=self.log, waiting=lambda: 0, alerts=alerts
+            metrics=self.metrics,
+            store=self.store,
+            log=self.log,
+            outcomes=self.outcomes,
+            waiting=lambda: 0,
+            alerts=alerts,
         )
 
     async def put_letter(self) -> None:
@@ -278,18 +285,18 @@ def test_only_what_somebody_looks_at_is_told() -> None:
     scene = Scene()
 
     async def act(watch: Monitor) -> None:
-        always = list(scene.log.onlookers)
-        assert always == [watch.sparklines.tell]
+        always = list(scene.outcomes.subscribers)
+        assert always == [watch.sparklines.on_outcome]
         watch.close_page(watch.open_page())
-        assert list(scene.log.onlookers) == always
+        assert list(scene.outcomes.subscribers) == always
         watch.close_tail(watch.open_tail(Wanted()))
-        assert list(scene.log.onlookers) == always
+        assert list(scene.outcomes.subscribers) == always
         page, tail = watch.open_page(), watch.open_tail(Wanted())
-        assert list(scene.log.onlookers) == [*always, watch.changes.tell, watch.tails.tell]
+        assert list(scene.outcomes.subscribers) == [*always, watch.changes.on_outcome, watch.tails.on_outcome]
         watch.changes.letters()
         watch.close_page(page)
         watch.close_tail(tail)
-        assert list(scene.log.onlookers) == always
+        assert list(scene.outcomes.subscribers) == always
         # What changed before a page was opened is no news to it.
         watch.changes.letters()
         again = watch.open_page()
@@ -360,13 +367,13 @@ def test_a_stream_that_is_refused_leaves_nothing_open() -> None:
     scene = Scene()
 
     async def act(watch: Monitor) -> None:
-        api = LiveApi(cast("Service", SimpleNamespace(watch=watch)))
+        api = LiveApi(cast("Service", SimpleNamespace(monitor=watch)))
         api._streams.open = STREAMS_MAX
         request = Request({"type": "http", "query_string": b"", "headers": []})
         for answer in (api._live, api._tail):
             with pytest.raises(RequestFault, match="streams are open"):
                 await answer(request)
         assert not watch.tails.any
-        assert list(scene.log.onlookers) == [watch.sparklines.tell]
+        assert list(scene.outcomes.subscribers) == [watch.sparklines.on_outcome]
 
     run(scene, act)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import time
 from typing import Any
 
 import pytest
 
-from millpond.core.ack import settle_push
+from millpond.core.ack import Answered, settle_push
 from millpond.core.model import Delivery, Event, Outcome, Result, ViewResult
 from millpond.live.mailbox import Mailbox, frame
 from millpond.live.sparklines import POINTS_MAX, SILENT_S, SYMBOLS_MAX, Sparklines
 from millpond.live.subscribers import CHANGED_MAX, TAIL_PER_S_MAX, Changes, Tail, Tails, Wanted
-from millpond.telemetry.log import Log
-from millpond.telemetry.metrics import Metrics
 
 SECOND = 1_000_000
 NOW = 1_767_876_000 * SECOND
@@ -34,6 +31,10 @@ def tick(symbol: str, price: Any, outcome: Outcome = Outcome.APPLIED) -> Result:
     return result(f"market_ticks_latest/{symbol}", outcome=outcome, topic="market-ticks", event=event)
 
 
+def answered(said: Result, at: int = NOW, delivery: Delivery | None = DELIVERY) -> Answered:
+    return Answered(delivery, said, settle_push(said), 0.25, at, counts=True)
+
+
 # --- changes -----------------------------------------------------------------------------------------------------
 
 
@@ -49,12 +50,12 @@ def test_changes_are_what_was_written() -> None:
         result("a/4", outcome=Outcome.STALE, reason="stale_event_ignored"),
         result("a/5", outcome=Outcome.TOO_OLD, reason="too_old_ignored"),
     ):
-        changes.tell(DELIVERY, told, 0.0, NOW)
+        changes.on_outcome(answered(told))
     assert changes.take() == {"docs": ["a/1", "b/1", "a/2"], "more": False, "letters": False}
     assert changes.take() is None
-    changes.tell(DELIVERY, result(outcome=Outcome.POISON, reason="invalid_event", buried=True), 0.0, NOW)
+    changes.on_outcome(answered(result(outcome=Outcome.POISON, reason="invalid_event", buried=True)))
     assert changes.take() == {"docs": [], "more": False, "letters": True}
-    changes.tell(DELIVERY, result(outcome=Outcome.POISON, reason="invalid_event"), 0.0, NOW)
+    changes.on_outcome(answered(result(outcome=Outcome.POISON, reason="invalid_event")))
     assert changes.take() is None
 
 
@@ -62,17 +63,17 @@ def test_changes_are_bounded() -> None:
     """By number and by size, and they say so."""
     changes = Changes()
     for number in range(CHANGED_MAX):
-        changes.tell(DELIVERY, result(f"a/{number}"), 0.0, NOW)
+        changes.on_outcome(answered(result(f"a/{number}")))
     full = changes.take()
     assert full is not None
     assert (len(full["docs"]), full["more"]) == (CHANGED_MAX, False)
     for number in range(CHANGED_MAX + 1):
-        changes.tell(DELIVERY, result(f"a/{number}"), 0.0, NOW)
+        changes.on_outcome(answered(result(f"a/{number}")))
     over = changes.take()
     assert over is not None
     assert (len(over["docs"]), over["more"]) == (CHANGED_MAX, True)
     for number in range(CHANGED_MAX):
-        changes.tell(DELIVERY, result(f"a/{number:01500d}"), 0.0, NOW)
+        changes.on_outcome(answered(result(f"a/{number:01500d}")))
     large = changes.take()
     assert large is not None
     assert large["more"]
@@ -83,7 +84,7 @@ def test_changes_are_bounded_each_time_anew() -> None:
     """What was taken away takes no more room: pages are told which documents changed all day."""
     changes = Changes()
     for number in range(200):
-        changes.tell(DELIVERY, result(f"a/{number:01000d}"), 0.0, NOW)
+        changes.on_outcome(answered(result(f"a/{number:01000d}")))
         assert changes.take() == {"docs": [f"a/{number:01000d}"], "more": False, "letters": False}
 
 
@@ -108,13 +109,13 @@ def test_a_tail_that_is_full_counts_what_did_not_fit() -> None:
     tail = tails.open(Wanted())
     tail.mailbox = Mailbox(bytes_max=1_500)
     for _ in range(20):
-        tails.tell(DELIVERY, result("a/1"), 0.0, NOW)
+        tails.on_outcome(answered(result("a/1")))
     taken = asyncio.run(tail.mailbox.take(1))
     assert taken is not None
     shown = taken.count(b"event: outcome\n")
     assert 0 < shown < 20
     assert tail.take_skipped() == frame("skipped", {"n": 20 - shown})
-    tails.tell(DELIVERY, result("a/1"), 0.0, NOW)
+    tails.on_outcome(answered(result("a/1")))
     assert tail.take_skipped() == b""
 
 
@@ -123,8 +124,8 @@ def test_what_a_tail_does_not_want_costs_it_nothing() -> None:
     tails = Tails()
     tail = tails.open(Wanted(topics=frozenset({"rare"})))
     for _ in range(TAIL_PER_S_MAX + 1):
-        tails.tell(DELIVERY, result("a/1", topic="busy"), 0.0, NOW)
-    tails.tell(DELIVERY, result("a/1", topic="rare"), 0.0, NOW)
+        tails.on_outcome(answered(result("a/1", topic="busy")))
+    tails.on_outcome(answered(result("a/1", topic="rare")))
     assert tail.take_skipped() == b""
     assert (asyncio.run(tail.mailbox.take(0.01)) or b"").count(b"event: outcome\n") == 1
 
@@ -134,7 +135,7 @@ def test_tails_that_are_closed_are_told_nothing() -> None:
     first, second = tails.open(Wanted()), tails.open(Wanted(topics=frozenset({"x"})))
     tails.close(first)
     assert tails.any
-    tails.tell(DELIVERY, result("a/1", topic="x"), 0.0, NOW)
+    tails.on_outcome(answered(result("a/1", topic="x")))
     assert asyncio.run(first.mailbox.take(0.01)) == b""
     assert asyncio.run(second.mailbox.take(0.01)) != b""
     tails.close(second)
@@ -173,11 +174,11 @@ def test_a_second_is_one_point() -> None:
     sparklines = Sparklines()
     for second in range(POINTS_MAX + 5):
         for price in (second, f"{second}.5"):
-            sparklines.tell(DELIVERY, tick("SPY", price), 0.0, NOW + second * SECOND)
-    sparklines.tell(DELIVERY, tick("SPY", 9e9, Outcome.STALE), 0.0, NOW + 99 * SECOND)
-    sparklines.tell(DELIVERY, tick("NONE", None), 0.0, NOW)
-    sparklines.tell(DELIVERY, result("market_ticks/SPY"), 0.0, NOW)
-    sparklines.tell(None, Result(Outcome.POISON, "malformed_envelope"), 0.0, NOW)
+            sparklines.on_outcome(answered(tick("SPY", price), NOW + second * SECOND))
+    sparklines.on_outcome(answered(tick("SPY", 9e9, Outcome.STALE), NOW + 99 * SECOND))
+    sparklines.on_outcome(answered(tick("NONE", None)))
+    sparklines.on_outcome(answered(result("market_ticks/SPY")))
+    sparklines.on_outcome(answered(Result(Outcome.POISON, "malformed_envelope"), delivery=None))
     began = NOW // SECOND
     wanted = [[began + second, second + 0.5] for second in range(5, POINTS_MAX + 5)]
     assert sparklines.shown() == {"market_ticks_latest": {"SPY": wanted}}
@@ -187,36 +188,15 @@ def test_symbols_are_bounded() -> None:
     """A place is given to another only by a symbol that fell silent, the longest silent first."""
     sparklines = Sparklines()
     for number in range(SYMBOLS_MAX + 50):
-        sparklines.tell(DELIVERY, tick(f"S{number}", 1), 0.0, NOW)
+        sparklines.on_outcome(answered(tick(f"S{number}", 1)))
     assert set(sparklines.shown()["market_ticks_latest"]) == {f"S{number}" for number in range(SYMBOLS_MAX)}
     later = NOW + SILENT_S * SECOND
-    sparklines.tell(DELIVERY, tick("S0", 2), 0.0, later - SECOND)
-    sparklines.tell(DELIVERY, tick("NEW", 2), 0.0, later)
+    sparklines.on_outcome(answered(tick("S0", 2), later - SECOND))
+    sparklines.on_outcome(answered(tick("NEW", 2), later))
     shown = sparklines.shown()["market_ticks_latest"]
     assert len(shown) == SYMBOLS_MAX
     assert {"S0", "NEW"} <= shown.keys()
     assert "S1" not in shown
-
-
-# --- the log -----------------------------------------------------------------------------------------------------
-
-
-def test_an_onlooker_that_fails_gets_in_nobodys_way() -> None:
-    """The line is written, the others are told, and the log says what happened."""
-    stream, seen = io.BytesIO(), []
-    log = Log(stream, env="dev", metrics=Metrics())
-
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    log.onlookers = (broken, lambda *told: seen.append(told))
-    told = result("a/1")
-    log.message(DELIVERY, told, settle_push(told), 0.25, NOW)
-    log.close()
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["message"] for line in lines] == ["applied", "unexpected error"]
-    assert lines[1]["error_type"] == "ZeroDivisionError"
-    assert seen == [(DELIVERY, told, 0.25, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -232,5 +212,5 @@ def test_sparklines_cost_nearly_nothing(told: Result, most_us: float) -> None:
 def _seconds(sparklines: Sparklines, told: Result, times: int = 5_000) -> float:
     began = time.perf_counter()
     for number in range(times):
-        sparklines.tell(DELIVERY, told, 0.0, NOW + number * 100)
+        sparklines.on_outcome(answered(told, NOW + number * 100))
     return (time.perf_counter() - began) / times

@@ -12,14 +12,15 @@ from millpond.core.receipts import Receipts
 from millpond.core.route import Router
 from millpond.core.view import View
 from millpond.dead_letters.store import StoredLetters
-from millpond.engine.queue import Engine
+from millpond.engine.engine import Engine
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.rebuild import Rebuild
 from millpond.reprocess.report import Report
 from millpond.reprocess.verify import Verifier
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.metrics import Metrics
-from millpond.views import load_views
 from tests.common.pond import NOW
 
 _SETTINGS = settings_module.load({})
@@ -35,14 +36,14 @@ class Works:
         self.store = MemoryStore() if store is None else store
         self.now = NOW
         self.held = contextlib.AsyncExitStack()
-        self.receipts: Receipts = _SETTINGS.engine_rules().receipts
-        self.router = Router(chosen, _SETTINGS.route_rules())
+        self.receipts: Receipts = engine_rules(_SETTINGS).receipts
+        self.router = Router(chosen, route_rules(_SETTINGS))
         self.letters = StoredLetters(self.store, keep=10**15, wall_clock=lambda: self.now)
         self.engine = Engine(
             store=self.store,
             router=self.router,
             dead_letter_sink=self.letters,
-            rules=_SETTINGS.engine_rules(),
+            rules=engine_rules(_SETTINGS),
             metrics=Metrics(),
             wall_clock=lambda: self.now,
         )

@@ -11,12 +11,13 @@ from millpond.core.route import Router
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.report import Report
 from millpond.reprocess.verify import Verifier
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.sim.facts import START, draw_messages
 from millpond.sim.instance import settings_of
 from millpond.sim.swarm import draw
 from millpond.sim.views import Doors
 from millpond.sim.world import World
-from millpond.views import load_views
 
 SEEDS = [seed for seed in range(50) if draw(seed).keeps_log]
 
@@ -39,9 +40,9 @@ def verify_world(seed: int, *, damage: bool = False) -> Report:
             put = Put(found.ref, found.version, {**(found.data or {}), "state": "changed by hand"})
             await store.commit([put])
         async with open_scratch() as scratch:
-            router = Router(views, settings.route_rules())
+            router = Router(views, route_rules(settings))
             clock = START + round(ended.seconds * 1_000_000)
-            receipts = settings.engine_rules().receipts
+            receipts = engine_rules(settings).receipts
             return await (await Verifier.begin(store, router, receipts, scratch, lambda: clock)).check()
 
     return asyncio.run(check())

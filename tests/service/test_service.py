@@ -6,6 +6,7 @@ from typing import cast
 
 from millpond.reprocess.jobs import Job
 from millpond.stores.clock_agreement import ClockAgreement
+from millpond.stores.sweeper import Sweeper
 from tests.common.faulty import Bench, FaultyStore
 from tests.common.pond import NOW
 from tests.engine.support import run
@@ -24,8 +25,8 @@ def test_everything_that_has_expired_is_swept_bite_by_bite() -> None:
             return bites.pop(0)
 
         bench.store.sweep = sweep  # type: ignore[method-assign]
-        bench.service._clocks = ClockAgreement(lambda: NOW, agreed_s=0)
-        assert (await bench.service.sweep(), bites) == (2_007, [])
+        sweeper = Sweeper(bench.store, ClockAgreement(lambda: NOW, agreed_s=0), bench.service.log, None)
+        assert (await sweeper.sweep(), bites) == (2_007, [])
         assert asked == [(NOW, None)] * 4
 
     run(scenario)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from millpond.core.model import Delivery, Ref, Snapshot
-from millpond.engine import committer as batch
+from millpond.engine import reader
 from millpond.sim.world import run_seed
 from tests.common.faulty import Bench, FaultyStore
 from tests.common.pond import NOW, SECOND, at, delivery
@@ -55,7 +55,7 @@ def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its_recei
         await first.send(gate("2", 2, 1))
         await second.send(gate("3", 3, 2))
         # The second instance knows the documents, and from now on doubts what it knows; the receipt it never saw.
-        monkeypatch.setattr(batch, "CACHE_TRUST_S", -1.0)
+        monkeypatch.setattr(reader, "CACHE_TRUST_S", -1.0)
         limit_s = 864 - 300
         second.now = NOW + (limit_s - 1) * SECOND
         store.bench = second

@@ -12,9 +12,10 @@ import pytest
 from millpond import settings
 from millpond.core import timestamps
 from millpond.core.model import Outcome, Put, Ref
-from millpond.service.service import SWEEP_EVERY_S, Service
+from millpond.service.service import Service
 from millpond.stores.clock_agreement import AGREED_S, DRIFT_S, ClockAgreement, ClockReading
 from millpond.stores.sqlite.store import SqliteStore
+from millpond.stores.sweeper import SWEEP_EVERY_S
 from tests.common.pond import NOW, SECOND, Orders, Pond, delivery, order
 
 TWO_WEEKS_S = 14 * 86_400
@@ -108,7 +109,7 @@ def test_a_jump_of_two_weeks_sweeps_nothing(tmp_path: Path) -> None:
             swept = 0
             for _ in range(round(minutes)):
                 clocks.passed_s += SWEEP_EVERY_S
-                swept += await service.sweep()
+                swept += await service.sweeper.sweep()
             return swept
 
         assert await pass_minutes(2 * AGREED_S / 60) == 0

@@ -14,7 +14,8 @@ from millpond import settings as settings_module
 from millpond.core.model import Delivery, Document
 from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE as EMULATOR_VARIABLE
 from millpond.ingress.push import PushEndpoint
-from millpond.service.service import Service, open_store
+from millpond.service.service import Service
+from millpond.service.stores import open_store
 from tests.common.firestore_proxy import Fault, FirestoreProxy
 from tests.common.pond import NOW
 from tests.wire.onlooker import Onlooker, Seen
@@ -46,7 +47,7 @@ class Rig:
         self.output = io.BytesIO()
         with _emulator_at(address):
             self.service = Service(settings, open_store(settings), self.output, wall_clock=lambda: NOW)
-        self.push = PushEndpoint(self.service.engine, self.service.log, self.service.metrics)
+        self.push = PushEndpoint(self.service.engine, self.service.outcomes)
         # What was acknowledged although the store did not hold it.
         self.lies: list[str] = []
         # Messages that were acknowledged as something else than buried.

@@ -11,7 +11,7 @@ from millpond.core import timestamps
 from millpond.core.model import Delivery, Document
 from millpond.core.view import Merge, Tally
 from millpond.dead_letters.store import letter_ref
-from millpond.views import load_views
+from millpond.service.views import load_views
 from tests.common.pond import Orders, Pond, at, order, service, signal
 from tests.wire.onlooker import Seen
 

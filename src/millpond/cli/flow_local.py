@@ -21,7 +21,7 @@ from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome
 from millpond.flow.service import Flow
-from millpond.service.service import open_store
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log

@@ -18,8 +18,9 @@ from millpond.core.route import Router
 from millpond.dead_letters.store import StoredLetters
 from millpond.reprocess.diff import differing_fields
 from millpond.reprocess.preview import Preview, PreviewedChange, preview_letters
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.settings import Settings
-from millpond.views import load_views
 
 _AT_ONCE = 100
 _ROWS_MAX = 200
@@ -52,8 +53,8 @@ async def _preview(
     settings: Settings, letter_ids: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[PreviewedChange]]:
     async with open_for_reading(settings) as store:
-        router = Router(load_views(settings), settings.route_rules())
-        preview = Preview(store, router, settings.engine_rules().receipts)
+        router = Router(load_views(settings), route_rules(settings))
+        preview = Preview(store, router, engine_rules(settings).receipts)
         letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
         told: list[dict[str, Any]] = []
         with progress("Looking", len(letter_ids)) as advance:

@@ -16,7 +16,8 @@ from millpond.cli.server import refuse_missing
 from millpond.core.errors import Overloaded, SettingsError, Unavailable
 from millpond.core.model import Result
 from millpond.core.ports import StoreWithCatalog
-from millpond.service.service import Service, open_store
+from millpond.service.service import Service
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreLock
 

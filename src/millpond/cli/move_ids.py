@@ -23,8 +23,8 @@ from millpond.core.model import Ref
 from millpond.core.view import View
 from millpond.reprocess.move_ids import Mover, OldDocument, find_old_documents
 from millpond.reprocess.old_ids import Moved
+from millpond.service.views import load_views
 from millpond.settings import Settings
-from millpond.views import load_views
 
 _AT_ONCE = 100
 _SHOWN_MAX = 20

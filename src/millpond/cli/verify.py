@@ -17,8 +17,9 @@ from millpond.reprocess.describe import report_json
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.report import Report
 from millpond.reprocess.verify import Verifier
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.settings import Settings
-from millpond.views import load_views
 
 _FIGURES = (
     ("log entries read", "entries"),
@@ -61,8 +62,8 @@ def refuse_without_log(settings: Settings) -> None:
 
 async def _verify(settings: Settings) -> Report:
     async with open_for_reading(settings) as store, open_scratch() as scratch:
-        router = Router(load_views(settings), settings.route_rules())
-        receipts = settings.engine_rules().receipts
+        router = Router(load_views(settings), route_rules(settings))
+        receipts = engine_rules(settings).receipts
         verifier = await Verifier.begin(store, router, receipts, scratch, lambda: time.time_ns() // 1_000)
         total = sum(n for counts in (await store.count_events()).values() for n in counts.values())
         with progress("Folding", total) as advance:

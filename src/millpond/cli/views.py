@@ -9,7 +9,7 @@ import click
 from millpond.cli.options import example, json_option, load_settings, views_option
 from millpond.cli.output import Column, print_json, print_table
 from millpond.core.view import View
-from millpond.views import load_views
+from millpond.service.views import load_views
 
 _COLUMNS = tuple(
     Column(title) for title in ("name", "kind", "topics", "collection", "order time", "receipts", "what it keeps")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from millpond.core.errors import AccessDenied, Overloaded, WriteRefused
-from millpond.core.model import Outcome, Result
+from millpond.core.model import Delivery, Outcome, Result
 
 
 class Settlement(NamedTuple):
-    """How a message is answered: with a status (push; 0 for pull) or an action (pull; None for push)."""
+    """How a message is answered: with a status (push, else 0) or an action (None for push)."""
 
     http_status: int
     ack_action: str | None
@@ -17,9 +17,25 @@ class Settlement(NamedTuple):
     retryable: bool
 
 
+class Answered(NamedTuple):
+    """A message, or a request that held none, and how it was answered."""
+
+    # None if nothing identifiable arrived.
+    delivery: Delivery | None
+    result: Result
+    settlement: Settlement
+    latency_s: float
+    # The wall clock at that moment, in microseconds.
+    at: int
+    # Whether it counts as a message answered: a replay does not, and neither does a request without a message.
+    counts: bool
+
+
 ACKNOWLEDGED = 200
 ACK = "ack"
 NACK = "nack"
+REPLAY = "replay"
+FILE = "file"
 _DONE = Settlement(ACKNOWLEDGED, None, "INFO", retryable=False)
 _PULLED = Settlement(0, ACK, "INFO", retryable=False)
 
@@ -46,8 +62,13 @@ def settle_pull(result: Result) -> Settlement:
 
 
 def settle_replay(result: Result) -> Settlement:
-    """A replayed letter is nobody's delivery: it stays where it is, and the log says what it led to."""
-    return Settlement(0, "replay", _severity(result), retryable=not result.settled)
+    """A replayed letter has no sender that waits: the letter stays, and the log says what the replay led to."""
+    return Settlement(0, REPLAY, _severity(result), retryable=not result.settled)
+
+
+def settle_file(result: Result) -> Settlement:
+    """A line of a file has no sender that waits: the command that reads it reports what became of it."""
+    return Settlement(0, FILE, _severity(result), retryable=not result.settled)
 
 
 def _severity(result: Result) -> str:

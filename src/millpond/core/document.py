@@ -16,6 +16,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.errors import WriteRefused
+from millpond.core.hashing import base32_sha256
 from millpond.core.ids import ID_BYTES_MAX
 from millpond.core.model import Document, Ref
 
@@ -128,6 +129,11 @@ def representable(value: Any) -> Any:
 def canonical_json(value: Any) -> bytes:
     """The same bytes for the same value: sorted keys, no white space."""
     return _canonical(value)
+
+
+def hash_of(value: Any) -> str:
+    """52 characters that are equal for equal values: a document id for what has none of its own."""
+    return base32_sha256(canonical_json(value))
 
 
 def _name_fault(name: str) -> str | None:

@@ -28,9 +28,9 @@ from millpond.core.model import (
     ViewResult,
     Write,
 )
-from millpond.core.plan_letter import plan_burial, refs_of_letter
+from millpond.core.plan_letter import needs_of_letter, plan_burial
 from millpond.core.receipts import Receipts, content_mark
-from millpond.core.route import Item, Target
+from millpond.core.route import Item, Needs, Target
 from millpond.core.stamp import decode_stamp
 from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key
 from millpond.core.view import Latest, Merge, Tally
@@ -99,22 +99,18 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
     return Plan(working.writes(), log, results)
 
 
-def refs_of(item: Item) -> tuple[list[Ref], int]:
-    """The documents an item's plan looks at, and how many of them, from the front, must be read or cached.
-
-    The others almost never exist yet (receipts, one document per event, letters), so nobody reads them first:
-    the commit asks for their absence, and a conflict tells otherwise.
-    """
+def needs_of(item: Item) -> Needs:
+    """The documents an item's plan looks at."""
     if item.letter is not None:
-        return refs_of_letter(item.letter)
-    standing: list[Ref] = []
-    fresh: list[Ref] = []
+        return needs_of_letter(item.letter)
+    read: list[Ref] = []
+    assumed: list[Ref] = []
     for target in item.targets:
         if target.settled is None:
-            (fresh if target.view.one_per_event else standing).append(target.ref)
+            (assumed if target.view.one_per_event else read).append(target.ref)
             if target.receipt is not None:
-                fresh.append(target.receipt)
-    return standing + fresh, len(standing)
+                assumed.append(target.receipt)
+    return Needs(read, assumed)
 
 
 def _log_entry(item: Item, result: Result) -> LogEntry:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
-from millpond.core.model import Document, Outcome, Ref, Result
-from millpond.core.route import Item, Letter
+from millpond.core.model import Document, Outcome, Result
+from millpond.core.route import Item, Letter, Needs
 
 if TYPE_CHECKING:
     from millpond.core.plan import WorkingSet
 
 
-def refs_of_letter(letter: Letter) -> tuple[list[Ref], int]:
-    """The documents its plan looks at, and how many of them, from the front, must be read."""
+def needs_of_letter(letter: Letter) -> Needs:
+    """The documents its plan looks at."""
     token = None if letter.token is None else letter.token.ref
     refs = [ref for ref in (letter.ref, letter.aside, token) if ref is not None]
     # What is stored already, in part or whole, decides whether the letter may be: its absence is not assumed.
-    return refs, 0 if letter.document is not None and token is None else len(refs)
+    return Needs([], refs) if letter.document is not None and token is None else Needs(refs, [])
 
 
 def plan_burial(item: Item, letter: Letter, working: WorkingSet, now: int) -> Result:

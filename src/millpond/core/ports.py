@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, Self
 
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
+from millpond.core.route import Fault, Item, Letter
 
 
 class Store(Protocol):
@@ -33,6 +34,14 @@ class Store(Protocol):
 
         At most one write per document. A log entry whose message is already there is passed over.
         """
+
+
+class DeadLetterSink(Protocol):
+    """Keeps messages that can never succeed: makes the letter, and stores beforehand what does not fit into it."""
+
+    async def write_letter(self, item: Item, fault: Fault) -> Letter: ...
+
+    async def close(self) -> None: ...
 
 
 class Catalog(Protocol):

@@ -7,7 +7,7 @@ item, not raised, so that the engine has one place that decides what becomes of 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -90,6 +90,20 @@ class Item(msgspec.Struct, frozen=True):
     def buried(self, letter: Letter) -> Result:
         """The answer once its letter is durable."""
         return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
+
+
+class Needs(NamedTuple):
+    """The documents the plan of an item looks at."""
+
+    # Must be read, or be in the cache, before the plan is made.
+    read: list[Ref]
+    # Almost never exist yet (receipts, one document per event, letters), so they are taken for absent without a
+    # read. The commit asks for their absence, and a conflict shows that one exists.
+    assumed: list[Ref]
+
+    @property
+    def all(self) -> list[Ref]:
+        return self.read + self.assumed
 
 
 class RouteRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,9 @@ from google.pubsub_v1.types import PubsubMessage
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery
+from millpond.core.ports import DeadLetterSink
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.attributes import VALUE_BYTES_MAX, describe
-from millpond.engine.queue import DeadLetterSink
 from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_credentials, find_emulator, full_name
 from millpond.gcp.pubsub import open_publisher
 

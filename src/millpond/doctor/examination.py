@@ -18,9 +18,10 @@ from millpond.doctor.disk import check_disk
 from millpond.doctor.embedded import check_embedded
 from millpond.doctor.findings import Finding, fine, problem, unchecked
 from millpond.doctor.ids import check_ids
-from millpond.service.service import open_store
+from millpond.service.rules import route_rules
+from millpond.service.stores import open_store
+from millpond.service.views import load_views
 from millpond.settings import FIRESTORE, Settings
-from millpond.views import load_views
 
 # The longest of them reads a whole store and gives up by itself.
 _CHECK_S = 90.0
@@ -125,7 +126,7 @@ async def _subscriptions(subject: Subject) -> list[Finding]:
         raise missing_extra("--subscription", subject.subscriptions[0], error) from None
     settings = subject.settings
     views = _loaded_views(settings)
-    topics = Router(views, settings.route_rules()).topics if views else None
+    topics = Router(views, route_rules(settings)).topics if views else None
     return await check_subscriptions(settings, subject.subscriptions, topics)
 
 

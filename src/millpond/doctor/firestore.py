@@ -24,11 +24,11 @@ from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.doctor import clock as clock_check
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
 from millpond.gcp import error_text, find_credentials
+from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
 from millpond.stores.firestore.names import LOG_COLLECTION
 from millpond.stores.firestore.store import FirestoreStore
-from millpond.views import load_views
 
 CHECK = "store"
 TTL_CHECK = "expiry"

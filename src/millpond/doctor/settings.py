@@ -9,9 +9,10 @@ from millpond import settings as settings_module
 from millpond.core.errors import SettingsError
 from millpond.core.route import Router
 from millpond.doctor.findings import Finding, fine, problem, warning
+from millpond.service.rules import route_rules
+from millpond.service.views import load_views
 from millpond.settings import FIRESTORE, Settings
 from millpond.settings.table import GOOGLE_CERTS_URL, TABLE
-from millpond.views import load_views
 
 CHECK = "settings"
 # Specification 004: enough for people to look at what was buried.
@@ -91,7 +92,7 @@ def _views(settings: Settings) -> list[Finding]:
         return [problem("views", str(error), "mend the module, then look: millpond views")]
     found = [fine("views", f"{len(views)} views are loaded: {', '.join(view.name for view in views)}")]
     try:
-        Router(views, settings.route_rules()).topics.check()
+        Router(views, route_rules(settings)).topics.check()
     except SettingsError as error:
         found.append(problem(CHECK, str(error), "mend it: nothing starts with it"))
     return found

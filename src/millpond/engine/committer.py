@@ -1,163 +1,149 @@
-"""One batch's way to the store: read what is not cached, plan, commit, and heal whatever goes wrong.
+"""One try of one batch: read what is not cached, plan, commit. Returns results, and what is left to try.
 
-conflict        somebody else wrote: read the culprits again; a second time, split and go on separately
-unavailable     nobody knows whether it was applied: back off, read everything again, plan again
+conflict        another writer was first: read the culprits again; the second time, split by shared documents
+unavailable     whether it was applied is unknown: back off, read everything again, plan again
 refused         one write is impossible: halve until it is alone, bury it, commit the rest
+
+It answers no message and starts no task: the queue does both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from millpond.concurrency import raise_first, run_all
-from millpond.core.document import approximate_size
+from millpond.concurrency import run_all
 from millpond.core.errors import AccessDenied, Poison, StoreError, StoreFileGone, ViewError, WriteRefused, kind_of
-from millpond.core.model import Committed, Conflict, Outcome, Put, Ref, Result, Snapshot
+from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
-from millpond.core.ports import Store
-from millpond.engine.cache import RecentWrites, SnapshotCache
+from millpond.core.ports import DeadLetterSink, Store
+from millpond.core.route import Fault, Item
 from millpond.engine.conflict_groups import split
-from millpond.engine.ticket import OutOfTime, Ticket, in_time
+from millpond.engine.poison_policy import refuse_or_bury
+from millpond.engine.reader import Reader, Sight, doubtful
+from millpond.engine.rules import EngineRules
+from millpond.engine.ticket import (
+    Batch,
+    FailedTry,
+    OutOfTime,
+    Progress,
+    Ticket,
+    in_time,
+    internal_error,
+    report_bug,
+)
+from millpond.telemetry.metrics import Metrics
 
-if TYPE_CHECKING:
-    from millpond.core.route import Fault
-    from millpond.engine.queue import Engine
-
-CACHE_BYTES_MAX = 64 * 1024 * 1024
-# A cached document may decide that an event leads to no write only while it is younger than this.
-CACHE_TRUST_S = 1.0
-# Letters made at the same time; those on a topic wait for the broker.
-_DIGS_AT_ONCE = 32
+# Letters written at the same time; those on a topic wait for the broker.
+_LETTERS_AT_ONCE = 32
 _CONFLICT_PAUSE_S = 0.005
 _CONFLICT_PAUSE_MAX_S = 0.25
-# What a document is taken for that is not known and almost never exists yet.
-_ABSENT = Snapshot(Ref("", ""), None, None)
 _CONTENTION = StoreError("other writers kept changing the documents")
-_IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
+_NO_REFS: frozenset[Ref] = frozenset()
+
+Answers = list[tuple[Ticket, Result]]
 
 
-class Batches:
-    def __init__(self, engine: Engine, store: Store, jitter: random.Random) -> None:
-        self._engine = engine
+class Committer:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        dead_letter_sink: DeadLetterSink,
+        rules: EngineRules,
+        metrics: Metrics,
+        wall_clock: Callable[[], int],
+        jitter: random.Random,
+    ) -> None:
         self._store = store
+        self._sink = dead_letter_sink
+        self._rules = rules
+        self._metrics = metrics
+        self._wall_clock = wall_clock
         self._jitter = jitter
-        self._cache = SnapshotCache(engine.rules.cache_entries_max, CACHE_BYTES_MAX)
-        self._seen = RecentWrites(engine.rules.cache_entries_max)
+        self._reader = Reader(store, metrics, rules.cache_entries_max)
+        self._stopping = False
 
-    async def commit(self, tickets: Sequence[Ticket], doubted: Iterable[Ref] = (), conflicts: int = 0) -> None:
-        """Settle every ticket. `doubted` are documents that must be read, whatever the cache says.
+    def stop(self) -> None:
+        """From now on a message is tried again only if there is time to finish the try, too."""
+        self._stopping = True
 
-        `conflicts` is how often they met others' writes before they parted ways.
-        """
-        # Its own: reading clears it, and the other part of a batch that was split has not read.
-        unsure = set(doubted)
-        failures = 0
+    def forget(self, refs: Iterable[Ref]) -> None:
+        """Another writer has changed these documents: read them before anything is decided on them."""
+        self._reader.forget(refs)
+
+    async def commit(self, batch: Batch) -> Progress:
+        """Try the batch once."""
+        if batch.pause_s:
+            await asyncio.sleep(batch.pause_s)
+        if batch.to_bury:
+            return await self.bury(batch.to_bury)
+        tickets = batch.tickets
         loop = asyncio.get_running_loop()
-        while tickets:
-            began = loop.time()
-            try:
-                async with in_time(tickets):
-                    planned, snapshots = await self._plan(tickets, unsure)
-                    committed = await self._write(planned)
-            except WriteRefused as refusal:
-                await self._isolate(tickets, refusal, unsure)
-                return
-            except OutOfTime as error:
-                if not conflicts:
-                    self._note_failure(tickets, error, failures + 1)
-                self._forget(tickets)
-                reason = "contention" if conflicts else error.reason
-                self._expire(tickets, _CONTENTION if conflicts else error, reason, everyone=True)
-                return
-            except StoreError as error:
-                failures += 1
-                unsure.update(self._forget(tickets))
-                tickets = await self._back_off(tickets, error, failures, loop.time() - began)
-                continue
-            except Exception as bug:  # noqa: BLE001 - it must not take the batch's other messages along
-                await self._survive(tickets, bug)
-                return
-            if isinstance(committed, Committed):
-                self._remember(planned, snapshots, committed, sum(ticket.weight for ticket in tickets))
-                await self._settle(tickets, planned.results)
-                return
-            conflicts += 1
-            self._engine.metrics.conflicts += 1
-            unsure.update(self._forget(tickets, committed.refs))
-            tickets = self._expire(tickets, _CONTENTION, "contention")
-            groups = split(tickets, committed.refs) if conflicts > 1 else [tickets]
-            if len(groups) > 1:
-                await self._each(groups, unsure, conflicts)
-                return
-            if conflicts > 1:
-                pause = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
-                await asyncio.sleep(self._jitter.uniform(0, pause))
+        began = loop.time()
+        try:
+            async with in_time(tickets):
+                planned, sight = await self._plan(batch)
+                committed = await self._write(planned)
+        except WriteRefused as refusal:
+            return self._isolate(tickets, refusal)
+        except OutOfTime as error:
+            return self._give_up(batch, error)
+        except StoreError as error:
+            return await self._back_off(batch, error, loop.time() - began)
+        except Exception as bug:  # noqa: BLE001 - it must not take the batch's other messages along
+            return self._survive(tickets, bug)
+        if isinstance(committed, Conflict):
+            return self._contend(batch, committed)
+        self._reader.remember(planned, sight, committed, sum(ticket.weight for ticket in tickets))
+        return self._conclude(tickets, planned.results)
 
-    async def _plan(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[Plan, Mapping[Ref, Snapshot]]:
-        engine = self._engine
-        items = [ticket.item for ticket in tickets]
-        snapshots, aged = await self._snapshots(tickets, unsure)
-        planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
+    async def bury(self, to_bury: Mapping[Ticket, Fault]) -> Progress:
+        """Write the letters of these messages. What is left is to commit them, together with their outcome.
+
+        A slow letter holds up none of the others.
+        """
+        written = await run_all(self._write_letter, to_bury.items(), _LETTERS_AT_ONCE)
+        answers: Answers = []
+        buried: list[Ticket] = []
+        for ticket, outcome in zip(to_bury, written, strict=True):
+            if isinstance(outcome, Result):
+                answers.append((ticket, outcome))
+            elif isinstance(outcome, Exception):
+                answers.append((ticket, internal_error(ticket.item, outcome)))
+                report_bug(outcome)
+            elif outcome is None:
+                buried.append(ticket)
+        return Progress(answers, [Batch(buried)] if buried else ())
+
+    async def _write_letter(self, doomed: tuple[Ticket, Fault]) -> Result | None:
+        """Make the ticket one about its letter. Returns RETRY if the letter could not be written."""
+        ticket, fault = doomed
+        try:
+            letter = await self._sink.write_letter(ticket.item, fault)
+        except StoreError as error:
+            both = type(error)(f"{error}; the letter is about {type(fault).__name__}: {fault}", error.code)
+            return ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", both)
+        ticket.bury_as(letter, fault)
+        return None
+
+    async def _plan(self, batch: Batch) -> tuple[Plan, Sight]:
+        items = [ticket.item for ticket in batch.tickets]
+        sight = await self._reader.look(batch.tickets, batch.doubted)
+        planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
         # Again after each read: it may have changed a verdict, and time has passed. An event may have become too
         # old to be counted meanwhile, unless a receipt that was only assumed absent is there after all.
-        while doubtful := _doubtful(tickets, planned.results, snapshots, aged):
-            engine.metrics.verdicts_checked += 1
-            await self._read(doubtful, snapshots)
-            aged.difference_update(doubtful)
-            planned = plan(items, snapshots, engine.wall_clock(), engine.rules.receipts)
-        return planned, snapshots
-
-    async def _snapshots(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> tuple[dict[Ref, Snapshot], set[Ref]]:
-        """What the plan looks at, and which of it is too old to justify doing nothing."""
-        snapshots: dict[Ref, Snapshot] = {}
-        aged: set[Ref] = set()
-        missing: list[Ref] = []
-        fresh: set[Ref] = set()
-        trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
-        cached = self._cache.get
-        for ticket in tickets:
-            for at, ref in enumerate(ticket.refs):
-                if ref in snapshots:
-                    continue
-                doubted = ref in unsure
-                # A letter decides by itself that nothing is written, so its absence is never taken from memory.
-                entry = None if doubted or ticket.item.letter is not None else cached(ref)
-                if entry is not None:
-                    snapshots[ref] = entry[0]
-                    if entry[1] < trusted_from:
-                        aged.add(ref)
-                    continue
-                snapshots[ref] = _ABSENT
-                if at < ticket.standing:
-                    missing.append(ref)
-                elif doubted or ref in self._seen:
-                    missing.append(ref)
-                    fresh.add(ref)
-        if missing:
-            await self._read(missing, snapshots, fresh)
-            unsure.clear()
-        return snapshots, aged
-
-    async def _read(self, refs: list[Ref], snapshots: dict[Ref, Snapshot], fresh: Container[Ref] = ()) -> None:
-        """Read, and remember: of those that are `fresh` only that they exist, for they hardly come again."""
-        now = asyncio.get_running_loop().time()
-        self._engine.metrics.documents_read += len(refs)
-        for snapshot in await self._store.read(refs):
-            ref = snapshot.ref
-            snapshots[ref] = snapshot
-            if ref not in fresh:
-                self._cache.put(snapshot, now, approximate_size(snapshot.data))
-            elif snapshot.version is not None:
-                self._seen.add((ref,))
+        while refs := doubtful(batch.tickets, planned.results, sight):
+            await self._reader.check(refs, sight)
+            planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
+        return planned, sight
 
     async def _write(self, planned: Plan) -> Committed | Conflict:
         log = planned.log if self._store.keeps_log else ()
         if not planned.writes and not log:
             return Committed(())
-        metrics = self._engine.metrics
+        metrics = self._metrics
         loop = asyncio.get_running_loop()
         began = loop.time()
         committed = await self._store.commit(planned.writes, log)
@@ -168,169 +154,123 @@ class Batches:
             metrics.messages_per_commit.observe(len(planned.results))
         return committed
 
-    def _remember(self, planned: Plan, snapshots: Mapping[Ref, Snapshot], done: Committed, weight: int) -> None:
-        """The documents that were written, as they are now; of those nobody looked for only that they exist."""
-        now = asyncio.get_running_loop().time()
-        put, size = self._cache.put, weight // max(1, len(planned.writes))
-        made: list[Ref] = []
-        for write, version in zip(planned.writes, done.versions, strict=False):
-            ref = write.ref
-            if snapshots[ref] is _ABSENT:
-                made.append(ref)
-            elif isinstance(write, Put):
-                put(Snapshot(ref, version, write.data), now, size)
-        self._seen.add(made)
-
-    def forget(self, refs: Iterable[Ref]) -> None:
-        self._cache.drop(refs)
-
-    def _forget(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = frozenset()) -> set[Ref]:
-        gone = set(refs) or {ref for ticket in tickets for ref in ticket.refs}
-        self._cache.drop(gone)
-        return gone
-
-    async def _settle(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> None:
-        """Answer what is durable; bury what the plan found to be poison."""
-        doomed: list[tuple[Ticket, Fault]] = []
+    def _conclude(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> Progress:
+        """After a commit: what is durable is answered; what the plan found to be poison is refused or buried."""
+        answers: Answers = []
+        to_bury: dict[Ticket, Fault] = {}
         for ticket, result in zip(tickets, results, strict=True):
             if result.buried and not ticket.item.replay:
-                self._engine.metrics.letters_buried += 1
-            if result.error is None or result.settled or not isinstance(result.error, Poison | ViewError):
-                ticket.settle(result)
-                continue
-            refusal = self._engine.refusal(ticket.item, result.error)
-            if refusal is not None:
-                ticket.settle(refusal)
+                self._metrics.letters_buried += 1
+            error = result.error
+            if error is None or result.settled or not isinstance(error, Poison | ViewError):
+                answers.append((ticket, result))
+            elif (refusal := self._refuse_or_bury(ticket.item, error)) is not None:
+                answers.append((ticket, refusal))
             else:
-                doomed.append((ticket, result.error))
-        if doomed:
-            await self.commit(await self._dig_all(doomed))
+                to_bury[ticket] = error
+        return Progress(answers, [Batch((), to_bury=to_bury)] if to_bury else ())
 
-    async def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused, unsure: set[Ref]) -> None:
+    def _refuse_or_bury(self, item: Item, fault: Fault) -> Result | None:
+        return refuse_or_bury(item, fault, self._rules, self._wall_clock())
+
+    def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
+        """Another writer was first. Groups that share no document go on apart, so that calm ones need not wait."""
+        conflicts = batch.conflicts + 1
+        self._metrics.conflicts += 1
+        doubted = self._drop(batch.tickets, conflict.refs)
+        answers, tickets = self._expire(batch.tickets, _CONTENTION, "contention")
+        if not tickets:
+            return Progress(answers)
+        groups = split(tickets, conflict.refs) if conflicts > 1 else [tickets]
+        if len(groups) > 1:
+            return Progress(answers, [Batch(group, doubted, conflicts) for group in groups], apart=True)
+        pause_max_s = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
+        pause_s = self._jitter.uniform(0, pause_max_s) if conflicts > 1 else 0.0
+        return Progress(answers, [Batch(tickets, doubted, conflicts, batch.failures, pause_s)])
+
+    def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused) -> Progress:
+        """The store will never take one of the writes: halve until its message is alone, and bury that."""
         if len(tickets) > 1:
-            await self._halve(tickets, unsure)
-            return
+            return _halved(tickets, _NO_REFS)
         (ticket,) = tickets
         if ticket.item.letter is not None:
             # Not even the letter can be stored: the message stays with the broker.
-            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))
-            return
-        self._forget(tickets)
-        answer = self._engine.refusal(ticket.item, refusal)
+            return Progress([(ticket, ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))])
+        self._drop(tickets)
+        answer = self._refuse_or_bury(ticket.item, refusal)
         if answer is not None:
-            ticket.settle(answer)
-        elif await self.dig(ticket, refusal):
-            await self.commit([ticket])
+            return Progress([(ticket, answer)])
+        return Progress(rest=[Batch((), to_bury={ticket: refusal})])
 
-    async def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> None:
-        """What nobody foresaw must not take neighbours along: halve until it is alone, and answer that RETRY."""
-        unsure = self._forget(tickets)
+    def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> Progress:
+        """An unexpected error must not take other messages along: halve until its message is alone."""
+        doubted = self._drop(tickets)
         if len(tickets) > 1:
-            await self._halve(tickets, unsure)
-            return
+            return _halved(tickets, doubted)
         (ticket,) = tickets
-        ticket.fail(bug)
-        self._engine.report(bug)
+        report_bug(bug)
+        return Progress([(ticket, internal_error(ticket.item, bug))])
 
-    async def _halve(self, tickets: Sequence[Ticket], unsure: set[Ref]) -> None:
-        """One half after the other: they may share documents, and must not race each other."""
-        middle = len(tickets) // 2
-        for half in (tickets[:middle], tickets[middle:]):
-            await self.commit(half, unsure)
+    def _give_up(self, batch: Batch, error: OutOfTime) -> Progress:
+        """Every message's time is up."""
+        self._drop(batch.tickets)
+        if batch.conflicts:
+            return Progress(self._expire_all(batch.tickets, _CONTENTION, "contention"))
+        failed = self._failed(batch, error)
+        return Progress(self._expire_all(batch.tickets, error, error.reason), failed=failed)
 
-    async def _each(self, groups: Sequence[Sequence[Ticket]], unsure: set[Ref], conflicts: int) -> None:
-        """Commit groups that share no document, at once; all of them end before the first error goes on."""
+    async def _back_off(self, batch: Batch, error: StoreError, took_s: float) -> Progress:
+        """Try again after a pause, with the messages that have time left; the others are answered RETRY.
 
-        async def one(group: Sequence[Ticket]) -> None:
-            await self.commit(group, unsure, conflicts)
-
-        raise_first(await run_all(one, groups, self._engine.rules.batches_in_flight_max))
-
-    async def dig(self, ticket: Ticket, fault: Fault) -> bool:
-        """Make the ticket one about its letter; False if that could not be made, and RETRY was answered."""
-        try:
-            letter = await self._engine.dead_letter_sink.write_letter(ticket.item, fault)
-        except StoreError as error:
-            both = type(error)(f"{error}; the letter is about {type(fault).__name__}: {fault}", error.code)
-            ticket.settle(ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", both))
-            return False
-        ticket.bury_as(letter, fault)
-        return True
-
-    async def _dig_all(self, doomed: Sequence[tuple[Ticket, Fault]]) -> list[Ticket]:
-        """Those whose letter could be made; a slow one holds up none of the others."""
-        dug = await run_all(lambda pair: self.dig(*pair), doomed, _DIGS_AT_ONCE)
-        for (ticket, _), result in zip(doomed, dug, strict=True):
-            if isinstance(result, Exception):
-                ticket.fail(result)
-                self._engine.report(result)
-        return [ticket for (ticket, _), result in zip(doomed, dug, strict=True) if result is True]
-
-    async def _back_off(
-        self, tickets: Sequence[Ticket], error: StoreError, failures: int, took_s: float
-    ) -> Sequence[Ticket]:
-        """Wait and return the tickets that have time left for another try; the others are answered RETRY.
-
-        Once we are told to stop there must be time to finish the try, too, which may take as long as the last.
+        While the engine stops there must be time to finish the try as well, which may take as long as the last.
         """
-        engine, rules = self._engine, self._engine.rules
-        self._note_failure(tickets, error, failures)
+        rules, tickets = self._rules, batch.tickets
+        failed = self._failed(batch, error)
+        doubted = self._drop(tickets)
         if isinstance(error, AccessDenied):
-            if rules.bury_when_denied:
-                # Published letters are durable now. What only the store could keep is answered RETRY below.
-                await self._dig_all([(t, error) for t in tickets if t.item.letter is None and t.item.bury])
-            return self._expire(tickets, error, error.reason, everyone=True)
+            # Letters on a topic are durable once they are published. The others need the store: RETRY.
+            denied = {t: error for t in tickets if self._refuse_or_bury(t.item, error) is None}
+            answers = list((await self.bury(denied)).results) if denied else []
+            answered = {ticket for ticket, _ in answers}
+            answers += self._expire_all([t for t in tickets if t not in answered], error, error.reason)
+            return Progress(answers, failed=failed)
         if isinstance(error, StoreFileGone):
-            return self._expire(tickets, error, error.reason, everyone=True)
-        if failures >= rules.retry_attempts_max:
-            return self._expire(tickets, error, "store_unavailable", everyone=True)
-        pause = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)
-        pause *= self._jitter.uniform(0.5, 1.0)
-        ahead_s = pause if engine.accepting else pause + took_s
-        tickets = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
-        if tickets:
-            await asyncio.sleep(pause)
-        return tickets
+            return Progress(self._expire_all(tickets, error, error.reason), failed=failed)
+        if failed.attempt >= rules.retry_attempts_max:
+            return Progress(self._expire_all(tickets, error, "store_unavailable"), failed=failed)
+        pause_s = min(rules.retry_backoff_initial_s * 2 ** (failed.attempt - 1), rules.retry_backoff_max_s)
+        pause_s *= self._jitter.uniform(0.5, 1.0)
+        ahead_s = pause_s + took_s if self._stopping else pause_s
+        answers, left = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
+        again = Batch(left, doubted, batch.conflicts, failed.attempt, pause_s)
+        return Progress(answers, [again] if left else (), failed=failed)
 
-    def _note_failure(self, tickets: Sequence[Ticket], error: StoreError, attempt: int) -> None:
-        engine = self._engine
-        engine.metrics.store_errors[kind_of(error)] += 1
-        engine.on_failed_try(error, attempt, len(tickets) + engine.waiting)
+    def _failed(self, batch: Batch, error: StoreError) -> FailedTry:
+        self._metrics.store_errors[kind_of(error)] += 1
+        return FailedTry(error, batch.failures + 1, len(batch.tickets))
+
+    def _drop(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = _NO_REFS) -> frozenset[Ref]:
+        """Drop these documents from the cache, or all of the tickets' if none is named. Returns them."""
+        gone = refs or frozenset(ref for ticket in tickets for ref in ticket.refs)
+        self._reader.forget(gone)
+        return gone
 
     def _expire(
-        self,
-        tickets: Sequence[Ticket],
-        error: StoreError,
-        reason: str,
-        *,
-        ahead_s: float = 0.0,
-        everyone: bool = False,
-    ) -> list[Ticket]:
-        """Answer RETRY to those whose time is up (`ahead_s` from now); the rest."""
+        self, tickets: Sequence[Ticket], error: StoreError, reason: str, *, ahead_s: float = 0.0
+    ) -> tuple[Answers, list[Ticket]]:
+        """RETRY for the messages whose time is up `ahead_s` from now, and the tickets that have time left."""
         latest = asyncio.get_running_loop().time() + ahead_s
-        rest = []
-        for ticket in tickets:
-            if everyone or ticket.deadline <= latest:
-                answer = ticket.item.unsettled(Outcome.RETRY, reason, error)
-                self._engine.metrics.letters_buried += answer.buried
-                ticket.settle(answer)
-            else:
-                rest.append(ticket)
-        return rest
+        expired = self._expire_all([t for t in tickets if t.deadline <= latest], error, reason)
+        return expired, [t for t in tickets if t.deadline > latest]
+
+    def _expire_all(self, tickets: Sequence[Ticket], error: StoreError, reason: str) -> Answers:
+        """RETRY, or `buried` if the letter is durable elsewhere."""
+        answers = [(ticket, ticket.item.unsettled(Outcome.RETRY, reason, error)) for ticket in tickets]
+        self._metrics.letters_buried += sum(result.buried for _, result in answers)
+        return answers
 
 
-def _doubtful(
-    tickets: Sequence[Ticket], results: Sequence[Result], snapshots: dict[Ref, Snapshot], aged: set[Ref]
-) -> list[Ref]:
-    """Documents a verdict rests on that no commit will check: too old in the cache, or only assumed absent.
-
-    A stale or a duplicate event writes nothing, and neither does one found to be poison by the plan.
-    """
-    # Not a set: its order would differ from process to process, and with it what a torn read sees.
-    found: dict[Ref, None] = {}
-    for ticket, result in zip(tickets, results, strict=True):
-        if result.error is not None and ticket.item.letter is None:
-            found.update((ref, None) for ref in ticket.refs if ref in aged or snapshots[ref] is _ABSENT)
-        elif aged and any(view.outcome in _IDLE for view in result.views):
-            found.update((ref, None) for ref in ticket.refs if ref in aged)
-    return list(found)
+def _halved(tickets: Sequence[Ticket], doubted: frozenset[Ref]) -> Progress:
+    """One half after the other: they may share documents, and must not race each other."""
+    middle = len(tickets) // 2
+    return Progress(rest=[Batch(half, doubted) for half in (tickets[:middle], tickets[middle:])])

@@ -1,16 +1,22 @@
-"""What becomes of a message that can never succeed: buried here, or refused for its sender to keep."""
+"""What becomes of a message that can never succeed: buried here, or refused so that its sender keeps it.
+
+The only place that decides it, by POISON_POLICY and what the sender said. Pure.
+"""
 
 from __future__ import annotations
 
 from millpond.core import timestamps
-from millpond.core.errors import ViewError, WriteRefused
+from millpond.core.errors import AccessDenied, ViewError, WriteRefused
 from millpond.core.model import Outcome, Result
 from millpond.core.route import Fault, Item
 from millpond.engine.rules import EngineRules
 
 
-def refusal(item: Item, fault: Fault, rules: EngineRules, now: int) -> Result | None:
+def refuse_or_bury(item: Item, fault: Fault, rules: EngineRules, now: int) -> Result | None:
     """The answer to a faulty message that is not buried (now), or None to bury it."""
+    if isinstance(fault, AccessDenied):
+        bury = rules.bury_when_denied and item.bury and item.letter is None
+        return None if bury else item.unsettled(Outcome.RETRY, fault.reason, fault)
     if not item.bury:
         outcome = Outcome.RETRY if isinstance(fault, ViewError) else Outcome.POISON
         return item.unsettled(outcome, fault.reason, fault)

@@ -27,6 +27,6 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     room_bytes_max: int = ROOM_BYTES_MAX
     batch_count_max: int = 500
     batch_bytes_max: int = 3 * 1024 * 1024
-    # More waiting than this is taken in two lanes, where the store takes several commits at once.
-    lanes_from: int = 128
+    # A queue longer than this is taken in two shards, if the store takes several commits at once.
+    shards_from: int = 128
     cache_entries_max: int = 10_000

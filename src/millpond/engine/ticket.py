@@ -1,30 +1,31 @@
-"""What waits in the engine: a delivery as it arrived, and then its ticket, until it is settled."""
+"""What waits in the engine: arrivals, tickets, and batches of tickets. Values that decide nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from millpond.core.errors import InternalError, Unavailable
-from millpond.core.model import Delivery, Outcome, Result
-from millpond.core.plan import refs_of
+from millpond.core.errors import InternalError, StoreError, Unavailable
+from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.core.plan import needs_of
 from millpond.core.route import Fault, Item, Letter
 
 # A document, its log entry and its receipt, against the bytes of the message that caused them.
 _WEIGHT_PER_BYTE = 3
 _WEIGHT_FIXED = 1_024
-# What waited too long is tried all the same, but not for long.
+# A message that waited too long is tried all the same, but not for long.
 _TRY_S_MIN = 0.25
 
 Done = Callable[[Result], None]
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A delivery nobody has looked into yet."""
+    """A delivery that is not routed yet."""
 
     delivery: Delivery
     done: Done
@@ -38,42 +39,78 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Ticket:
-    """One delivery waiting for its outcome; `done` is called once, with it."""
+    """One message on its way to the store. It does not know who is answered: the queue does."""
 
-    __slots__ = ("deadline", "done", "item", "refs", "standing", "weight")
+    __slots__ = ("deadline", "item", "needs", "refs", "weight")
 
-    def __init__(self, item: Item, done: Done, deadline: float, weight: int) -> None:
+    def __init__(self, item: Item, deadline: float, weight: int) -> None:
         self.item = item
-        self.done: Done | None = done
         self.deadline = deadline
-        # Every document in its way; the first `standing` of them must be known before planning.
-        self.refs, self.standing = refs_of(item)
         self.weight = weight
+        self.needs = needs_of(item)
+        self.refs = self.needs.all
 
     @property
-    def lane(self) -> int:
-        """One of two, by the first document: those of a document go together."""
+    def shard(self) -> int:
+        """One of two, by the first document: messages of a document are in the same shard."""
         return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
 
     def bury_as(self, letter: Letter, fault: Fault) -> None:
-        """From now on the delivery is about its letter and nothing else."""
+        """From now on the message is about its letter and nothing else."""
         self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
-        self.refs, self.standing = refs_of(self.item)
+        self.needs = needs_of(self.item)
+        self.refs = self.needs.all
 
-    def fail(self, bug: Exception) -> None:
-        """What nobody foresaw acknowledges nothing."""
-        self.settle(self.item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug)))
 
-    def settle(self, result: Result) -> None:
-        if self.done is not None:
-            done, self.done = self.done, None
-            call(done, result)
+class Batch(NamedTuple):
+    """Messages that are committed together, and what earlier tries have shown."""
+
+    tickets: Sequence[Ticket]
+    # Documents that must be read, whatever the cache says.
+    doubted: frozenset[Ref] = frozenset()
+    # Commits of these messages that already conflicted, before the batch was split as well.
+    conflicts: int = 0
+    # Tries in which the store failed.
+    failures: int = 0
+    # How long to wait before this try.
+    pause_s: float = 0.0
+    # Messages that are to be buried, and why: their letters are written first. Then `tickets` is empty.
+    to_bury: Mapping[Ticket, Fault] = {}
+
+
+class FailedTry(NamedTuple):
+    """A try that the store did not answer, or answered with an error."""
+
+    error: StoreError
+    # Which try of its batch it was, from 1.
+    attempt: int
+    messages: int
+
+
+class Progress(NamedTuple):
+    """What one try led to: results that are durable or final, and the batches that are still to be tried."""
+
+    results: Sequence[tuple[Ticket, Result]] = ()
+    rest: Sequence[Batch] = ()
+    # The batches of `rest` share no document, so they may be committed at the same time.
+    apart: bool = False
+    failed: FailedTry | None = None
+
+
+def internal_error(item: Item, bug: Exception) -> Result:
+    """The result of a message that met a bug: an unexpected error acknowledges nothing."""
+    return item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug))
+
+
+def report_bug(bug: BaseException) -> None:
+    """Hand an unexpected error to the event loop's exception handler."""
+    asyncio.get_running_loop().call_exception_handler({"message": "the engine met a bug", "exception": bug})
 
 
 def call(done: Done, result: Result) -> None:
     try:
         done(result)
-    except Exception as error:  # noqa: BLE001 - one caller's trouble must not reach the batch's others
+    except Exception as error:  # noqa: BLE001 - one caller's error must not reach the batch's other messages
         asyncio.get_running_loop().call_exception_handler(
             {"message": "answering a message failed", "exception": error}
         )

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, BinaryIO, Protocol
@@ -30,9 +29,10 @@ from millpond.http.bodies import Bodies
 from millpond.http.connections import Connections, connections_allowed, watch_connections
 from millpond.http.fast_push import PUSH_PATH, DirectProtocol
 from millpond.http.refusal import RETRYABLE
-from millpond.ingress.oidc import build_guard
+from millpond.ingress.oidc import PushGuard, build_guard
 from millpond.ingress.push import Headers, PushEndpoint, Respond
-from millpond.service.service import Service, open_store
+from millpond.service.service import Service
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreLock
 from millpond.telemetry.log import ToLog
@@ -105,8 +105,7 @@ def serve(
         service = Service(settings, store, log_stream or sys.stdout.buffer)
         source = open_source(service) if open_source is not None else None
         guard = build_guard(settings, service.log)
-        endpoint = PushEndpoint if source is None else _NoPush
-        push = endpoint(service.engine, service.log, service.metrics, guard)
+        push = PushEndpoint(service.engine, service.outcomes, guard) if source is None else _NoPush(service, guard)
         print_welcome(settings, url, None if source is None else source.welcome)
         last_resort = _LastResort(lambda: 0 if _is_fine(source) else 1)
         try:
@@ -183,7 +182,7 @@ async def _serve(
         loop.add_signal_handler(number, stop)
     last = [
         loop.create_task(watch_connections(lambda: list(open_ones))),
-        loop.create_task(service.sweep_for_ever()),
+        loop.create_task(service.sweeper.sweep_for_ever()),
     ]
     _calm_collector()
     _return_large_blocks()
@@ -266,7 +265,11 @@ class _Server(uvicorn.Server):
 
 
 class _NoPush(PushEndpoint):
-    """In the push endpoint's place where messages are pulled: whoever pushes here is told so."""
+    """The push endpoint of a server that pulls its messages: it refuses every push."""
+
+    def __init__(self, service: Service, guard: PushGuard | None) -> None:
+        super().__init__(service.engine, service.outcomes, guard)
+        self._log = service.log
 
     def knows(self, headers: Headers) -> bool:  # noqa: ARG002
         return True
@@ -283,10 +286,8 @@ def _protocol(
     def on_refusal(status: int, reason: str, text: str) -> None:
         again = status in RETRYABLE
         result = Result(Outcome.RETRY if again else Outcome.POISON, reason, error=MillpondError(text))
-        service.log.message(
-            None, result, Settlement(status, None, "ERROR", retryable=again), 0.0, time.time_ns() // 1_000
-        )
-        service.metrics.push_responses[status] += 1
+        settlement = Settlement(status, None, "ERROR", retryable=again)
+        service.outcomes.publish(None, result, settlement, 0.0, counts=False)
 
     shared = {
         "on_refusal": staticmethod(on_refusal),

@@ -133,7 +133,7 @@ class Puller:
         self.failed = False
         self._engine = service.engine
         self._log = service.log
-        self._metrics = service.metrics
+        self._outcomes = service.outcomes
         self._client = _open_client()
         shares = len(self.subscriptions)
         self._flow_control = FlowControl(
@@ -224,8 +224,7 @@ class Puller:
         acknowledge = message.ack_with_response if settlement.ack_action == ACK else message.nack_with_response
         acknowledge().add_done_callback(partial(self._check_acknowledged, arrival))
         latency_s = time.perf_counter() - arrival.began
-        self._log.message(delivery, result, settlement, latency_s, self._engine.wall_clock())
-        self._metrics.count_message(result, latency_s)
+        self._outcomes.publish(delivery, result, settlement, latency_s)
         if self._held:
             self._look_later(ROOM_S)
 

@@ -15,14 +15,13 @@ from typing import Any
 
 import msgspec
 
-from millpond.core.ack import ACKNOWLEDGED, Settlement, settle_push
+from millpond.core.ack import ACKNOWLEDGED, settle_push
 from millpond.core.decode import decode_push, decode_unwrapped
 from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
 from millpond.core.model import Delivery, Outcome, Result
-from millpond.engine.queue import Engine
+from millpond.engine.engine import Engine
 from millpond.ingress.oidc import PushGuard
-from millpond.telemetry.log import Log
-from millpond.telemetry.metrics import Metrics
+from millpond.live.outcomes import Outcomes
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -88,15 +87,13 @@ Respond = Callable[[int, Headers, bytes], None]
 class PushEndpoint:
     """Takes a request apart, hands it to the engine, and answers when its outcome is durable."""
 
-    def __init__(self, engine: Engine, log: Log, metrics: Metrics, guard: PushGuard | None = None) -> None:
+    def __init__(self, engine: Engine, outcomes: Outcomes, guard: PushGuard | None = None) -> None:
         self._engine = engine
-        self._log = log
-        self._metrics = metrics
+        self._outcomes = outcomes
         self.guard = guard
         # The event loop itself forgets a task that nobody holds.
         self._checks: set[asyncio.Task[None]] = set()
         self._encode = msgspec.json.Encoder().encode
-        self._answered: list[tuple[Delivery | None, Result, Settlement, float]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The endpoint as an ASGI application."""
@@ -192,22 +189,7 @@ class PushEndpoint:
             error = f"{result.error}"
             body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
         respond(status, headers, body)
-        self._answered.append((delivery, result, settlement, time.perf_counter() - started))
-        if len(self._answered) == 1:
-            asyncio.get_running_loop().call_soon(self._note_answered)
-
-    def _note_answered(self) -> None:
-        """Log and count what this turn of the event loop has answered: nobody has to wait for that."""
-        answered, self._answered = self._answered, []
-        now = self._engine.wall_clock()
-        metrics = self._metrics
-        for delivery, result, settlement, latency_s in answered:
-            metrics.push_responses[settlement.http_status] += 1
-            metrics.count_message(result, latency_s)
-            try:
-                self._log.message(delivery, result, settlement, latency_s, now)
-            except Exception as bug:  # noqa: BLE001 - one line's trouble must not cost the others
-                self._log.unexpected(bug)
+        self._outcomes.publish(delivery, result, settlement, time.perf_counter() - started)
 
 
 class _Refused(MalformedEnvelope):

@@ -15,12 +15,13 @@ from millpond.core.ports import Catalog
 from millpond.live.alerting import Alerting
 from millpond.live.history import STEP_S, History, shown_step
 from millpond.live.mailbox import Mailbox, frame
+from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import LOOK_EVERY_S, StoreReadiness
 from millpond.live.sparklines import Sparklines
 from millpond.live.subscribers import Changes, Tail, Tails, Wanted
 from millpond.live.totals import Totals
 from millpond.stores.health import StoreHealth
-from millpond.telemetry.log import Log, Onlooker
+from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 
 CHANGED_EVERY_S = 1.0
@@ -37,20 +38,22 @@ class Monitor:
         metrics: Metrics,
         store: Catalog,
         log: Log,
+        outcomes: Outcomes,
         waiting: Callable[[], int],
         health: StoreHealth | None = None,
-        store_readiness: StoreReadiness | None = None,
+        readiness: StoreReadiness | None = None,
         alerts: Alerts | None = None,
     ) -> None:
         health = StoreHealth() if health is None else health
         self.history = History(metrics, waiting, lambda: health.failing_s)
-        self._store_readiness = store_readiness
+        self._readiness = readiness
         self.sparklines = Sparklines()
         self.changes = Changes()
         self.tails = Tails()
         self.totals = Totals(store, log, self._set_letters)
         self.started_at = timestamps.to_text(time.time_ns() // 1_000)
         self._log = log
+        self._outcomes = outcomes
         self._evaluate = alerts or Alerting()
         self._alerts: Sequence[AlertState] = []
         self._pages: list[Mailbox] = []
@@ -78,9 +81,9 @@ class Monitor:
             loop.create_task(self._every(CHANGED_EVERY_S, self._tell_changes)),
             loop.create_task(self._every(TOTALS_LOOKED_AT_EVERY_S, self._tell_totals)),
         ]
-        if self._store_readiness is not None:
-            self._tasks.append(loop.create_task(self._every(LOOK_EVERY_S, self._store_readiness.look)))
-        self._choose_onlookers()
+        if self._readiness is not None:
+            self._tasks.append(loop.create_task(self._every(LOOK_EVERY_S, self._readiness.look)))
+        self._choose_subscribers()
 
     def stop(self) -> None:
         """End every stream, now. Sampling goes on until `close`: somebody may still read the metrics."""
@@ -95,8 +98,8 @@ class Monitor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._store_readiness is not None:
-            await self._store_readiness.close()
+        if self._readiness is not None:
+            await self._readiness.close()
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         """`act` in step with the clock. After a long pause the steps that were missed are not made up for."""
@@ -119,7 +122,7 @@ class Monitor:
             self.changes.take()
         mailbox = Mailbox()
         self._pages.append(mailbox)
-        self._choose_onlookers()
+        self._choose_subscribers()
         if self._stopped:
             mailbox.end()
         else:
@@ -131,18 +134,18 @@ class Monitor:
 
     def close_page(self, mailbox: Mailbox) -> None:
         self._pages.remove(mailbox)
-        self._choose_onlookers()
+        self._choose_subscribers()
 
     def open_tail(self, wanted: Wanted) -> Tail:
         tail = self.tails.open(wanted)
-        self._choose_onlookers()
+        self._choose_subscribers()
         if self._stopped:
             tail.mailbox.end()
         return tail
 
     def close_tail(self, tail: Tail) -> None:
         self.tails.close(tail)
-        self._choose_onlookers()
+        self._choose_subscribers()
 
     def alerts_frame(self) -> bytes:
         return frame("alerts", {"alerts": self._alerts})
@@ -185,11 +188,10 @@ class Monitor:
                 # He is far behind. With a new stream he starts from a whole history, not from one with holes.
                 mailbox.end()
 
-    def _choose_onlookers(self) -> None:
-        """Only what somebody looks at is told; sparklines grow all the time."""
-        told: list[Onlooker] = [self.sparklines.tell]
-        if self._pages:
-            told.append(self.changes.tell)
-        if self.tails.any:
-            told.append(self.tails.tell)
-        self._log.onlookers = tuple(told)
+    def _choose_subscribers(self) -> None:
+        """Outcomes go only to what an open page or tail shows; sparklines grow all the time."""
+        wanted = [(self.sparklines.on_outcome, True), (self.changes.on_outcome, bool(self._pages))]
+        for subscriber, wants in (*wanted, (self.tails.on_outcome, self.tails.any)):
+            self._outcomes.unsubscribe(subscriber)
+            if wants:
+                self._outcomes.subscribe(subscriber)

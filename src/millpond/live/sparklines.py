@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 from millpond.core import timestamps
-from millpond.core.model import Delivery, Outcome, Result
+from millpond.core.ack import Answered
+from millpond.core.model import Outcome
 
 COLLECTION = "market_ticks_latest"
 SYMBOLS_MAX = 200
@@ -23,15 +24,14 @@ class Sparklines:
         # By document id; the one that got a point longest ago stands first.
         self._points: OrderedDict[str, deque[list[float]]] = OrderedDict()
 
-    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
-        """What became of a message, as every onlooker is told it."""
-        del delivery, latency_s
+    def on_outcome(self, answered: Answered) -> None:
+        result = answered.result
         for view in result.views:
             if view.view == COLLECTION and view.outcome is Outcome.APPLIED:
                 event = result.event
                 price = event.get("price", event.get("last")) if event is not None else None
                 if price is not None:
-                    self._add(view.doc[len(COLLECTION) + 1 :], now // timestamps.SECOND_US, float(price))
+                    self._add(view.doc[len(COLLECTION) + 1 :], answered.at // timestamps.SECOND_US, float(price))
 
     def _add(self, symbol: str, second: int, price: float) -> None:
         points = self._points.get(symbol)

@@ -1,7 +1,7 @@
-"""Who looks on while messages are answered: told of each by the log, in its order, on the event loop.
+"""Subscribers of outcomes on behalf of people: which documents changed, and what became of each message.
 
-An onlooker must cost little and never wait or raise. `Changes` gathers which documents changed, for all pages
-together; a `Tail` lets one reader see what became of every message, as far as he keeps up.
+`Changes` gathers the documents that changed, for all pages together. A `Tail` shows one reader the outcomes it
+asked for; what the reader cannot keep up with is counted, not kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from millpond.concurrency import PerSecond
 from millpond.core import timestamps
-from millpond.core.model import Delivery, Result
+from millpond.core.ack import Answered
+from millpond.core.model import Result
 from millpond.live.mailbox import Mailbox, frame
 from millpond.telemetry.log import ERROR_CHARS_MAX, TEXT_CHARS_MAX
 
@@ -30,12 +31,11 @@ class Changes:
         self._more = False
         self._letters = False
 
-    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
-        del delivery, latency_s, now
-        for view in result.views:
+    def on_outcome(self, answered: Answered) -> None:
+        for view in answered.result.views:
             if view.wrote:
                 self._add(view.doc)
-        if result.buried:
+        if answered.result.buried:
             self._letters = True
 
     def letters(self) -> None:
@@ -128,20 +128,21 @@ class Tails:
         for tail in self._tails:
             tail.mailbox.end()
 
-    def tell(self, delivery: Delivery | None, result: Result, latency_s: float, now: int) -> None:
+    def on_outcome(self, answered: Answered) -> None:
         content = b""
         for tail in self._tails:
-            if tail.wants(result) and tail.has_time():
-                # Made once, whoever gets it.
-                content = content or frame("outcome", outcome_shown(delivery, result, latency_s, now))
+            if tail.wants(answered.result) and tail.has_time():
+                # Encoded once for all readers.
+                content = content or frame("outcome", outcome_shown(answered))
                 tail.show(content)
 
 
-def outcome_shown(delivery: Delivery | None, result: Result, latency_s: float, now: int) -> dict[str, Any]:
-    """What became of a message. `delivery` is None where nothing identifiable arrived."""
+def outcome_shown(answered: Answered) -> dict[str, Any]:
+    """What became of a message, as a reader of a tail gets it."""
+    delivery, result = answered.delivery, answered.result
     event, error = result.event, result.error
     return {
-        "at": timestamps.to_text(now),
+        "at": timestamps.to_text(answered.at),
         "messageId": delivery.message_id if delivery is not None else "",
         "eventId": event.event_id[:TEXT_CHARS_MAX] if event is not None and event.event_id is not None else None,
         "topic": result.topic,
@@ -150,7 +151,7 @@ def outcome_shown(delivery: Delivery | None, result: Result, latency_s: float, n
         "deliveryAttempt": delivery.attempt if delivery is not None else None,
         "outcome": result.outcome,
         "reason": result.reason,
-        "latencyMs": int(latency_s * 1e6) / 1e3,
+        "latencyMs": int(answered.latency_s * 1e6) / 1e3,
         "views": [
             {"view": view.view, "doc": view.doc, "outcome": view.outcome, "reason": view.reason}
             for view in result.views

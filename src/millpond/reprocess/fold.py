@@ -22,7 +22,7 @@ from millpond.core.document import is_expired
 from millpond.core.errors import Poison, Unavailable, WriteRefused
 from millpond.core.ids import unescaped_id
 from millpond.core.model import Conflict, LogEntry, Outcome, Ref, Snapshot
-from millpond.core.plan import plan, refs_of
+from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Catalog
 from millpond.core.receipts import Receipts
 from millpond.core.route import Item, Router, Target
@@ -141,7 +141,7 @@ class Fold:
 
     async def _commit(self, items: Sequence[Item]) -> None:
         """Plan them at the time they arrived, and write; what is refused is found by halves, and left out."""
-        refs = list({ref: None for item in items for ref in refs_of(item)[0]})
+        refs = list({ref: None for item in items for ref in needs_of(item).all})
         snapshots: dict[Ref, Snapshot] = {found.ref: found for found in await self.scratch.read(refs)}
         planned = plan(items, snapshots, items[0].arrived_at, self._receipts)
         try:

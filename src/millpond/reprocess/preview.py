@@ -13,7 +13,7 @@ import msgspec
 from millpond.core.document import encode_document
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
-from millpond.core.plan import plan, refs_of
+from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Store
 from millpond.core.receipts import Receipts
 from millpond.core.route import RECEIPT_COLLECTION, Item, Router
@@ -48,7 +48,7 @@ class Preview:
     def _replay(self, item: Item, now: int) -> Result:
         if item.fault is not None:
             return _buried_again(item, item.fault)
-        snapshots = {ref: self._after.get(ref) or self._before[ref] for ref in refs_of(item)[0]}
+        snapshots = {ref: self._after.get(ref) or self._before[ref] for ref in needs_of(item).all}
         planned = plan([item], snapshots, now, self._receipts)
         (result,) = planned.results
         if result.error is not None:
@@ -71,7 +71,7 @@ class Preview:
         ]
 
     async def _look(self, item: Item) -> None:
-        refs = [] if item.fault is not None else refs_of(item)[0]
+        refs = [] if item.fault is not None else needs_of(item).all
         unknown = [ref for ref in refs if ref not in self._before]
         if unknown:
             self._before.update((found.ref, found) for found in await self._store.read(unknown))

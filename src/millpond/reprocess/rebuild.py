@@ -21,7 +21,7 @@ from millpond.core.model import Conflict, Document, Put, Ref, Snapshot
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import RECEIPT_COLLECTION
 from millpond.core.view import Merge, View
-from millpond.engine.queue import Engine
+from millpond.engine.engine import Engine
 from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
@@ -131,7 +131,7 @@ class Rebuild:
         """How many were replaced; None where another instance changed one of them meanwhile."""
         # Before their messages are kept waiting, so that there is little left to read while they are.
         await self._fold.catch_up(self._store)
-        async with self._engine.reserve(refs):
+        async with self._engine.reserve(refs) as reservation:
             stored = await patiently(lambda: self._store.read(refs))
             await self._fold.catch_up(self._store)
             folded = await self._fold.scratch.read(refs)
@@ -144,7 +144,7 @@ class Rebuild:
                 if puts and isinstance(await self._store.commit(puts), Conflict):
                     return None
             finally:
-                self._engine.forget([put.ref for put in puts])
+                reservation.forget([put.ref for put in puts])
         return len(puts)
 
     def _taking_over(self, stored: Document | None, folded: Document) -> Document:

@@ -1,4 +1,4 @@
-"""One place where the parts become a running service: store, views, engine, letters, log, metrics.
+"""The running service: store, views, engine, dead letters, flow runs, log, metrics and pages, joined by settings.
 
 The server, the commands that work on a store directly, and the tests all build it here.
 """
@@ -11,73 +11,34 @@ from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 from millpond.core import timestamps
-from millpond.core.ack import settle_replay
-from millpond.core.errors import StoreError, missing_extra
-from millpond.core.model import Delivery, Ref, Result
-from millpond.core.ports import StoreWithCatalog
+from millpond.core.ack import settle_file
+from millpond.core.model import Delivery, Result
+from millpond.core.ports import DeadLetterSink, StoreWithCatalog
 from millpond.core.route import Router
-from millpond.dead_letters.store import COLLECTION, StoredLetters
-from millpond.engine.committer import CACHE_TRUST_S
-from millpond.engine.queue import DeadLetterSink, Engine
+from millpond.core.view import View
+from millpond.dead_letters.replay import Replays
+from millpond.dead_letters.store import StoredLetters
+from millpond.engine.engine import Engine
+from millpond.engine.reader import CACHE_TRUST_S
+from millpond.engine.rules import EngineRules
 from millpond.flow.service import Flow
 from millpond.live.monitor import Monitor
+from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import StoreReadiness
 from millpond.reprocess.jobs import Opening, Rebuilds
 from millpond.reprocess.move_ids import Mover
 from millpond.reprocess.preview import Preview, preview_letters
 from millpond.reprocess.rebuild import Rebuild
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.stores import open_dead_letter_sink
+from millpond.service.views import load_views
 from millpond.settings import FIRESTORE, Settings
-from millpond.stores.clock_agreement import AGREED_S, ClockAgreement
+from millpond.stores.clock_agreement import ClockAgreement
 from millpond.stores.health import StoreHealth
-from millpond.stores.memory import MemoryStore
 from millpond.stores.observed import ObservedStore
-from millpond.stores.sqlite.store import SqliteStore
+from millpond.stores.sweeper import Sweeper
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
-from millpond.views import load_views
-
-SWEEP_EVERY_S = 60.0
-
-
-def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
-    if settings.store == FIRESTORE:
-        return _open_firestore(settings)
-    path = settings.store_path
-    if path is None:
-        return MemoryStore(keeps_log=settings.event_log)
-    return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
-
-
-def _open_firestore(settings: Settings) -> StoreWithCatalog:
-    """Imported only here: an embedded store needs none of Google's libraries, nor the second they take to load."""
-    try:
-        from millpond.stores.firestore.store import FirestoreStore  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise missing_extra("STORE", FIRESTORE, error) from None
-    days = settings.event_log_ttl_days
-    return FirestoreStore(
-        project=settings.gcp_project,
-        database=settings.firestore_database,
-        prefix=settings.firestore_collection_prefix,
-        deadline_s=settings.firestore_rpc_deadline_s,
-        keeps_log=settings.event_log,
-        log_keep=None if days is None else round(days * timestamps.DAY_US),
-    )
-
-
-def _find_dead_letter_sink(settings: Settings, letters: StoredLetters) -> DeadLetterSink:
-    if settings.dlq_topic is None:
-        return letters
-    try:
-        from millpond.dead_letters.pubsub import PublishedLetters  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        raise missing_extra("DLQ_TOPIC", settings.dlq_topic, error) from None
-    return PublishedLetters(
-        topic=settings.dlq_topic,
-        project=settings.gcp_project,
-        deadline_s=settings.dlq_publish_deadline_s,
-        otherwise=letters,
-    )
 
 
 class Service:
@@ -88,56 +49,73 @@ class Service:
         log_stream: BinaryIO,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        views: Sequence[View] | None = None,
+        dead_letter_sink: DeadLetterSink | None = None,
+        rules: EngineRules | None = None,
     ) -> None:
+        """Views, sink and rules are those of the settings unless others are given."""
         self.settings = settings
         self.store = store
+        self._wall_clock = wall_clock
         self.metrics = Metrics()
         self.log = Log(log_stream, env=settings.env, metrics=self.metrics)
-        self.views = load_views(settings)
-        self._wall_clock = wall_clock
-        self._clocks = ClockAgreement(wall_clock, monotonic)
-        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
+        self.outcomes = Outcomes(wall_clock, self.log.unexpected)
+        self.outcomes.subscribe(self.metrics.on_outcome)
+        self.outcomes.subscribe(self.log.on_outcome)
+        self.views = load_views(settings) if views is None else list(views)
+        self.metrics.expect_views(view.name for view in self.views)
         health = StoreHealth()
         observed = ObservedStore(store, health)
-        self._store_readiness = StoreReadiness(observed, health, self.log, local=settings.store != FIRESTORE)
+        self._readiness = StoreReadiness(observed, health, self.log, local=settings.store != FIRESTORE)
+        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(observed, keep=keep, wall_clock=wall_clock)
-        self._dead_letter_sink = _find_dead_letter_sink(settings, self.letters)
+        self._dead_letter_sink = dead_letter_sink or open_dead_letter_sink(settings, self.letters)
         self.engine = Engine(
             store=observed,
-            router=Router(self.views, settings.route_rules()),
+            router=Router(self.views, route_rules(settings)),
             dead_letter_sink=self._dead_letter_sink,
-            rules=settings.engine_rules(),
+            rules=engine_rules(settings) if rules is None else rules,
             metrics=self.metrics,
             wall_clock=wall_clock,
             on_failed_try=self.log.failed_try,
         )
         self.engine.router.topics.check()
-        self.metrics.expect_views(view.name for view in self.views)
+        replays = Replays(self.engine, self.letters, self.outcomes)
+        self.replay_letter = replays.replay_letter
+        self.replay_delivery = replays.replay_delivery
         self.rebuilds = Rebuilds(self.rebuild, self.log)
         self.mover = Mover(store, self.views, self.engine.forget)
         self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock)
-        self.metrics.watch(
-            "millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running
-        )
-        self.metrics.watch(
-            "millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting
-        )
-        self.metrics.watch(
-            "millpond_messages_in_line",
-            "Messages waiting for room.",
-            lambda: len(self.engine.line),
-        )
+        self.sweeper = Sweeper(store, ClockAgreement(wall_clock, monotonic), self.log, settings.event_log_ttl_days)
+        self._watch_gauges()
         self.monitor = Monitor(
             metrics=self.metrics,
             store=observed,
             log=self.log,
+            outcomes=self.outcomes,
             waiting=lambda: self.engine.waiting,
             health=health,
-            store_readiness=self._store_readiness,
+            readiness=self._readiness,
         )
 
+    def _watch_gauges(self) -> None:
+        for name, text, value in (
+            ("millpond_flow_steps_running", "Steps being worked on.", lambda: self.flow.worker.running),
+            ("millpond_waiting_messages", "Messages in the waiting room.", lambda: self.engine.waiting),
+            ("millpond_messages_in_line", "Messages waiting for room.", lambda: self.engine.in_line),
+        ):
+            self.metrics.watch(name, text, value)
+
+    async def handle_line(self, delivery: Delivery) -> Result:
+        """What became of a message that was read from a file. Raises Overloaded if there is no room."""
+        began = time.perf_counter()
+        result = await self.engine.handle(delivery)
+        self.outcomes.publish(delivery, result, settle_file(result), time.perf_counter() - began)
+        return result
+
     def rebuild(self, view_name: str) -> Opening | None:
-        """The rebuild of a view, to be opened; None where no such view is loaded."""
+        """The rebuild of a view, to be opened; None if no such view is loaded."""
         view = next((view for view in self.views if view.name == view_name), None)
         if view is None:
             return None
@@ -149,59 +127,12 @@ class Service:
     async def preview_replay(self, letter_ids: Sequence[str]) -> dict[str, Any]:
         """What replaying these letters, in this order, would lead to. Nothing is written."""
         preview = Preview(self.store, self.engine.router, self.engine.rules.receipts)
-        told = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
-        return {"letters": told, "changes": preview.changes()}
-
-    async def replay_letter(self, letter_id: str) -> Result | None:
-        """Send a letter's message through the engine again, as it was; None where there is no such letter."""
-        return await self.letters.replay(Ref(COLLECTION, letter_id), self._replay)
-
-    async def replay_delivery(self, delivery: Delivery) -> Result:
-        """Send a message again that lies elsewhere, and stays there until this succeeds: nothing is buried."""
-        return await self._replay(delivery, bury=False)
-
-    async def _replay(self, delivery: Delivery, *, bury: bool = True) -> Result:
-        began = time.perf_counter()
-        result = await self.engine.handle(delivery, replay=True, bury=bury)
-        latency_s = time.perf_counter() - began
-        self.log.message(delivery, result, settle_replay(result), latency_s, self._wall_clock())
-        return result
+        shown = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
+        return {"letters": shown, "changes": preview.changes()}
 
     async def not_ready(self) -> str | None:
         """Why no message should be sent here, or None."""
-        return await self._store_readiness.not_ready() if self.engine.accepting else "shutting_down"
-
-    async def sweep_for_ever(self) -> None:
-        """Delete what has expired, in small bites, once a minute, if the store does not do it itself."""
-        self._clocks.look()
-        while not self.store.expires_by_itself:
-            await asyncio.sleep(SWEEP_EVERY_S)
-            try:
-                await self.sweep()
-            except StoreError as error:
-                self.log.note("WARNING", f"the sweep of expired documents failed: {error}")
-            except Exception as bug:  # noqa: BLE001 - the next sweep must come all the same
-                self.log.unexpected(bug)
-
-    async def sweep(self) -> int:
-        """Delete what has expired, unless the wall clock was set lately: then everything may only look expired."""
-        now, trusted, jump_s = self._clocks.look()
-        if jump_s:
-            self.log.note(
-                "WARNING",
-                f"the wall clock jumped by {jump_s:+,.0f} s (it was set, or the machine slept): nothing that has "
-                f"expired is deleted until it has been steady for {AGREED_S / 60:.0f} minutes",
-                reason="clock_jumped",
-            )
-        if not trusted:
-            return 0
-        days = self.settings.event_log_ttl_days
-        before = None if days is None else now - round(days * timestamps.DAY_US)
-        total = 0
-        while swept := await self.store.sweep(now, before):
-            total += swept
-            await asyncio.sleep(0)
-        return total
+        return await self._readiness.not_ready() if self.engine.accepting else "shutting_down"
 
     async def drain(self) -> None:
         """Take nothing more, and finish what was accepted, or give it back."""
@@ -210,6 +141,7 @@ class Service:
 
     async def close(self) -> None:
         await self.drain()
+        self.outcomes.flush()
         await self.monitor.close()
         await self.flow.close()
         await self._dead_letter_sink.close()

@@ -1,6 +1,7 @@
-"""The effective settings. The table of all there are is in `settings_table.py`.
+"""The effective settings, loaded from the environment and the command line. All of them are listed in `table`.
 
 `load` refuses what is wrong before anything starts, naming the variable, the value and what is allowed.
+Never builds anything: `service` turns settings into the rules of each part. Called by the CLI and `functions`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,10 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.errors import SettingsError
-from millpond.core.receipts import Receipts
-from millpond.core.route import RouteRules
-from millpond.core.topics import TopicRules
-from millpond.engine.rules import EngineRules
 from millpond.settings.table import TABLE
 
 FIRESTORE = "firestore"
-# 002 requires them; a laptop should not have to know them.
+# They name shared resources, so they are required there; a laptop should not have to know them.
 REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
 
 
@@ -113,33 +110,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def store_path(self) -> Path | None:
         """The embedded store's file, or None where nothing is kept."""
         return Path(self.store.removeprefix("sqlite:")) if self.store.startswith("sqlite:") else None
-
-    def route_rules(self) -> RouteRules:
-        return RouteRules(
-            env=self.env,
-            topics=TopicRules(
-                routes=self.routes,
-                subscription_topics=self.subscription_topic_map,
-                source_topic=self.source_topic,
-            ),
-            max_future_skew=self.max_future_skew_us,
-            receipts_by_message=self.receipts == "message",
-            naive_as_utc=self.naive_times == "utc",
-        )
-
-    def engine_rules(self) -> EngineRules:
-        return EngineRules(
-            queue_size=self.consumer_queue_size,
-            batches_in_flight_max=self.consumer_max_workers,
-            retry_attempts_max=self.firestore_retry_max_attempts,
-            retry_backoff_initial_s=self.firestore_retry_initial_backoff_s,
-            retry_backoff_max_s=self.firestore_retry_max_backoff_s,
-            retry_total_max_s=self.firestore_retry_max_total_s,
-            view_error_park_after_s=self.view_error_park_after_s,
-            poison_policy=self.poison_policy,
-            bury_when_denied=self.access_denied == "dlq",
-            receipts=Receipts(round(self.receipt_ttl_days * timestamps.DAY_US), self.max_future_skew_us),
-        )
 
 
 def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None) -> Settings:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from millpond.flow.step import StepFunction
 from millpond.settings import Settings
-from millpond.sim.instance import Answered, Instance
+from millpond.sim.instance import Instance, OnAnswer
 from millpond.sim.loop import WORLD
 from millpond.sim.store import Storehouse
 
@@ -31,10 +31,10 @@ class Fleet:
         self._slots: list[Instance | None] = [None] * house.swarm.instances
         self._lives = 0
         self._calm = False
-        self._answered: Answered = lambda *_: None
+        self._answered: OnAnswer = lambda *_: None
         self._step: StepFunction | None = None
 
-    def start(self, answered: Answered, step: StepFunction) -> None:
+    def start(self, answered: OnAnswer, step: StepFunction) -> None:
         self._answered, self._step = answered, step
         for slot in range(len(self._slots)):
             self._start(slot)

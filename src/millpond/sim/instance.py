@@ -16,15 +16,17 @@ import msgspec
 
 from millpond import settings as settings_module
 from millpond.core import timestamps
-from millpond.core.ack import Settlement
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import Router
 from millpond.dead_letters.store import StoredLetters
-from millpond.engine.queue import Engine
+from millpond.engine.engine import Engine
 from millpond.flow.service import Flow
 from millpond.flow.step import StepFunction
 from millpond.ingress.push import PushEndpoint, Respond
+from millpond.live.outcomes import Outcomes
+from millpond.service.rules import engine_rules, route_rules
+from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.sim.facts import START
 from millpond.sim.loop import Process, VirtualLoop
@@ -33,12 +35,11 @@ from millpond.sim.swarm import RECEIPT_TTL_DAYS, Swarm
 from millpond.sim.views import Doors
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
-from millpond.views import load_views
 
 STEP_TYPE = "SIMULATED"
 _HEADERS = [(b"content-type", b"application/json")]
-# Called with every answer to a message, as the log line would be written.
-Answered = Callable[[Delivery | None, Result], None]
+# Called with every answer to a message.
+OnAnswer = Callable[[Delivery | None, Result], None]
 
 
 def settings_of(swarm: Swarm) -> Settings:
@@ -66,24 +67,13 @@ def settings_of(swarm: Swarm) -> Settings:
 
 
 class QuietLog(Log):
-    """A log without a thread: lines are not written, but whoever listens hears of every message."""
+    """A log without a thread: lines are not written."""
 
-    def __init__(self, answered: Answered, loop: VirtualLoop) -> None:
-        self._answered = answered
+    def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
-    def message(
-        self,
-        delivery: Delivery | None,
-        result: Result,
-        settlement: Settlement,  # noqa: ARG002 - the broker sees the status itself
-        latency_s: float,  # noqa: ARG002 - of the wall clock, which is none of the simulation's business
-        now: int,  # noqa: ARG002
-    ) -> None:
-        self._answered(delivery, result)
-
     def note(self, severity: str, message: str, **fields: Any) -> None:
-        """Nobody reads them."""
+        """No line is written."""
 
     def unexpected(self, bug: BaseException) -> None:
         self._loop.call_exception_handler({"message": "unexpected", "exception": bug})
@@ -97,7 +87,7 @@ class Instance:
         house: Storehouse,
         *,
         dice: random.Random,
-        answered: Answered,
+        answered: OnAnswer,
         step: StepFunction,
         mended: bool,
     ) -> None:
@@ -109,7 +99,7 @@ class Instance:
         self._loop = house.loop
         self._skew = round(dice.uniform(-1, 1) * house.swarm.clock_skew_s * timestamps.SECOND_US)
         self.stopping = False
-        log = QuietLog(answered, house.loop)
+        log = QuietLog(house.loop)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(
             self.store,
@@ -123,14 +113,17 @@ class Instance:
             self.mend()
         self.engine = Engine(
             store=self.store,
-            router=Router(self._views, settings.route_rules()),
+            router=Router(self._views, route_rules(settings)),
             dead_letter_sink=self.letters,
-            rules=msgspec.structs.replace(settings.engine_rules(), **house.swarm.limits),
+            rules=msgspec.structs.replace(engine_rules(settings), **house.swarm.limits),
             metrics=self.metrics,
             wall_clock=self.wall_clock,
             jitter=dice,
         )
-        self._push = PushEndpoint(self.engine, log, self.metrics)
+        outcomes = Outcomes(self.wall_clock, log.unexpected)
+        outcomes.subscribe(self.metrics.on_outcome)
+        outcomes.subscribe(lambda said: answered(said.delivery, said.result))
+        self._push = PushEndpoint(self.engine, outcomes)
         self.flow = Flow(
             settings,
             # All of the port and of the catalog that it uses.

@@ -16,7 +16,7 @@ RECEIPT_TTL_DAYS = 0.01
 COUNTED_S = RECEIPT_TTL_DAYS * 86_400 - 300
 # Far smaller than they are, or no world would have enough messages to reach them.
 _LIMITS = {
-    "lanes_from": (1, 2, 6),
+    "shards_from": (1, 2, 6),
     "batch_count_max": (1, 2, 5),
     "batch_bytes_max": (1, 4_000, 12_000),
     "room_bytes_max": (6_000, 20_000, 60_000),

@@ -15,7 +15,6 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgspec
@@ -23,9 +22,9 @@ import msgspec
 from millpond._version import __version__
 from millpond.concurrency import PerSecond
 from millpond.core import timestamps
-from millpond.core.ack import Settlement
+from millpond.core.ack import FILE, Answered
 from millpond.core.errors import StoreError, kind_of
-from millpond.core.model import Delivery, Event, Result, ViewResult, is_blank
+from millpond.core.model import Event, ViewResult, is_blank
 from millpond.telemetry.metrics import Metrics
 
 FLUSH_S = 0.05
@@ -36,9 +35,6 @@ TEXT_CHARS_MAX = 300
 STACK_CHARS_MAX = 4_000
 # Lines about failed tries of store calls, in a second: an outage must not be a flood.
 FAILED_TRIES_PER_S_MAX = 10
-
-# Told of every message after its line: the delivery, the result, the latency in seconds, and the time.
-Onlooker = Callable[[Delivery | None, Result, float, int], None]
 
 
 class ViewLine(msgspec.Struct):
@@ -93,7 +89,6 @@ class Log:
         self._env = env
         self._sha = os.environ.get("GIT_SHA") or os.environ.get("K_REVISION")
         self._metrics = metrics
-        self.onlookers: tuple[Onlooker, ...] = ()
         self._failed_tries = PerSecond(FAILED_TRIES_PER_S_MAX)
         self._lines: list[bytes] = []
         self._bytes = 0
@@ -104,14 +99,15 @@ class Log:
         self._thread.start()
         atexit.register(self.close)
 
-    def message(
-        self, delivery: Delivery | None, result: Result, settlement: Settlement, latency_s: float, now: int
-    ) -> None:
-        """The one line of a message; `delivery` is None where nothing identifiable arrived."""
+    def on_outcome(self, answered: Answered) -> None:
+        """Subscribes to outcomes: one line for each message. A command that reads a file reports by itself."""
+        delivery, result, settlement = answered.delivery, answered.result, answered.settlement
+        if settlement.ack_action == FILE:
+            return
         line = MessageLine(
             settlement.severity,
             result.reason,
-            timestamps.to_datetime(now),
+            timestamps.to_datetime(answered.at),
             self._service,
             self._env,
             __version__,
@@ -122,7 +118,7 @@ class Log:
             settlement.http_status or None,
             settlement.ack_action,
             settlement.retryable,
-            int(latency_s * 1e6) / 1e3,
+            int(answered.latency_s * 1e6) / 1e3,
             "letter" if result.buried else "none",
         )
         if delivery is not None:
@@ -146,11 +142,6 @@ class Log:
             line.error_code = error.code if isinstance(error, StoreError) else None
             line.error = f"{error}"[:ERROR_CHARS_MAX]
         self._add(line)
-        for look in self.onlookers:
-            try:
-                look(delivery, result, latency_s, now)
-            except Exception as bug:  # noqa: BLE001 - whoever looks on must not get in the way
-                self.unexpected(bug)
 
     def note(self, severity: str, message: str, **fields: Any) -> None:
         """A line about the service itself."""

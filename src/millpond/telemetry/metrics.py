@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from millpond.core.ack import Answered
 from millpond.core.model import Outcome, Result
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -62,6 +63,13 @@ class Metrics:
         self._gauges: list[tuple[str, str, Callable[[], float | None]]] = []
         self._registry = CollectorRegistry()
         self._registry.register(_Renderer(self))
+
+    def on_outcome(self, answered: Answered) -> None:
+        """Subscribes to outcomes."""
+        if answered.settlement.http_status:
+            self.push_responses[answered.settlement.http_status] += 1
+        if answered.counts:
+            self.count_message(answered.result, answered.latency_s)
 
     def count_message(self, result: Result, latency_s: float) -> None:
         """A message was answered, however it came."""

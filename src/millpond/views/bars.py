@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.core import timestamps
-from millpond.core.errors import InvalidEvent
-from millpond.core.ids import encode_id
-from millpond.core.model import Document, Event
-from millpond.core.view import Latest, View, adopted_stamp
-from millpond.settings import Settings
+from millpond import Document, Event, InvalidEvent, Latest, adopted_stamp, encode_id, to_datetime, to_text
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
@@ -23,9 +18,9 @@ from millpond.views.common import (
     symbol_of,
 )
 
-_MINUTE_US = 60 * timestamps.SECOND_US
+_MINUTE_US = 60_000_000
 _PRICES = ("open", "high", "low", "close", "volume")
-# When a bar was revised, as 001 says it: present and parseable, or the next one.
+# When a bar was revised: the first that is present and can be read.
 _REVISED = ("producedAt?", "envelope.ts?")
 _STARTS = ("ts", "timestamp", "time", "start", "startAt")
 
@@ -41,11 +36,10 @@ class MinuteBars(Latest):
     sequence = ("sequence", "seq")
     ingested_at = True
 
-    def __init__(self, settings: Settings) -> None:
-        self._id = settings.bars_id
-        self._skew = settings.max_future_skew_us
-        if settings.bars_max_backfill_days:
-            self.late_after_s = settings.bars_max_backfill_days * 86_400
+    def __init__(self, *, id_form: str, late_after_s: float | None, max_future_skew_us: int) -> None:
+        self._id = id_form
+        self._skew = max_future_skew_us
+        self.late_after_s = late_after_s
         if self._id == "nested":
             self.collection = "market_bars_1m_by_symbol"
         elif self._id == "event":
@@ -55,15 +49,15 @@ class MinuteBars(Latest):
     def collection_of(self, event: Event) -> str:
         if self._id != "nested":
             return self.collection
-        day = timestamps.to_datetime(_minute_of(event)).strftime("%Y%m%d")
+        day = to_datetime(_minute_of(event)).strftime("%Y%m%d")
         return f"{self.collection}/{encode_id(symbol_of(event))}/days/{day}/minutes"
 
     def key_of(self, event: Event) -> Sequence[str]:
         if self._id == "event":
             return (event.event_id or event.message_id,)
         if self._id == "nested":
-            return (timestamps.to_datetime(_minute_of(event)).strftime("%H%M"),)
-        return (symbol_of(event), timestamps.to_text(_minute_of(event)))
+            return (to_datetime(_minute_of(event)).strftime("%H%M"),)
+        return (symbol_of(event), to_text(_minute_of(event)))
 
     def late_time_of(self, event: Event, order_time: int) -> int:
         """A backfill is told by the minute it is about, not by when it was revised."""
@@ -74,32 +68,30 @@ class MinuteBars(Latest):
         document = self._of_event(event) if self._id == "event" else self._of_minute(event)
         revised = event.time(*_REVISED)
         document["timeframe"] = event.text("timeframe") or "1m"
-        document["source"] = {
-            "revisionAt": timestamps.to_datetime(event.publish_time if revised is None else revised)
-        }
+        document["source"] = {"revisionAt": to_datetime(event.publish_time if revised is None else revised)}
         put_numbers(document, event, _PRICES)
         for name in ("start", "end"):
             us = event.time(name, f"{name}At")
             if us is not None:
-                document[name] = timestamps.to_datetime(us)
+                document[name] = to_datetime(us)
         return document
 
     def _of_minute(self, event: Event) -> Document:
-        """001's: what it is about is required."""
+        """A document by symbol and minute: both are required."""
         document = common_fields(event, self.id_of(event), shown_time(event, revised=True))
         put_times(document, event, "producedAt?", "publishedAt")
         document["symbol"] = symbol_of(event)
-        document["ts"] = timestamps.to_datetime(_minute_of(event))
+        document["ts"] = to_datetime(_minute_of(event))
         return document
 
     def _of_event(self, event: Event) -> Document:
-        """002's: what it is about is there as far as the event says it."""
+        """A document by event id: symbol and minute are there if the event has them."""
         document = fields_by_event(event, self.id_of(event), self.time_of(event), self._skew)
         symbol, minute = find_symbol(event), _find_minute(event)
         if symbol is not None:
             document["symbol"] = symbol
         if minute is not None:
-            document["ts"] = timestamps.to_datetime(minute)
+            document["ts"] = to_datetime(minute)
         return document
 
     def adopt(self, document: Document) -> str | None:
@@ -123,7 +115,3 @@ def _minute_of(event: Event) -> int:
 def _find_minute(event: Event) -> int | None:
     at = event.time(*(f"{name}?" for name in _STARTS))
     return None if at is None else at - at % _MINUTE_US
-
-
-def views(settings: Settings) -> list[View]:
-    return [MinuteBars(settings)]

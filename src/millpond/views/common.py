@@ -1,4 +1,4 @@
-"""What the built-in views share: specification 002's common fields and order, and a few ways to read a payload."""
+"""What the built-in views share: common fields, the order by event time, and ways to read a payload."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from millpond.core import timestamps
-from millpond.core.document import representable
-from millpond.core.errors import InvalidEvent
-from millpond.core.model import Document, Event, trimmed
-from millpond.core.stamp import clamp_event_time, decode_stamp, find_counter
-from millpond.core.view import adopted_stamp
+from millpond import (
+    Document,
+    Event,
+    InvalidEvent,
+    adopted_stamp,
+    clamp_event_time,
+    decode_stamp,
+    find_counter,
+    representable,
+    to_datetime,
+    trimmed,
+)
 
-# 002's preference for an event's time; publish time comes last, for everybody. What is text and no time is passed
-# over: 002's documents need no time of their own.
+# The time of an event whose document is named by event id; publish time comes last. Text that is no time is passed
+# over: such a document needs no time of its own.
 EVENT_TIMES: Final = (
     *("producedAt?", "publishedAt?", "timestamp?", "ts?", "time?", "at?"),
     *("envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
@@ -24,12 +30,12 @@ _SHOWN_TIMES: Final = (
     *("producedAt", "publishedAt", "timestamp", "ts", "time"),
     *("at?", "envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
 )
-# The name of 002's order in `source.order`: `eventTime` decides, and a sequence only breaks ties.
+# The name of this order in `source.order`: `eventTime` decides, and a sequence only breaks ties.
 BY_EVENT_TIME: Final = "eventTime"
 
 
 def adopt_by_event_time(document: Document, max_future_skew: int) -> str | None:
-    """The stamp of a document from before, under 002's order: `eventTime`, and the sequence that breaks ties."""
+    """The stamp of a document from before, by `eventTime` and the sequence that breaks ties."""
     found = {"eventTime": document.get("eventTime"), "source": document.get("source")}
     found["sequence"] = _stored_sequence(document)
     return adopted_stamp(found, ("eventTime",), max_future_skew=max_future_skew, sequence="sequence")
@@ -57,7 +63,7 @@ def common_fields(event: Event, doc_id: str, event_time: int) -> Document:
     """`docId, eventId, eventTime, data`; `ingestedAt` is added when it is written."""
     document: Document = {
         "docId": doc_id,
-        "eventTime": timestamps.to_datetime(event_time),
+        "eventTime": to_datetime(event_time),
         "data": representable(event.payload),
     }
     if event.event_id is not None:
@@ -66,7 +72,7 @@ def common_fields(event: Event, doc_id: str, event_time: int) -> Document:
 
 
 def fields_by_event(event: Event, doc_id: str, own_time: int | None, max_future_skew: int) -> Document:
-    """The common fields of 002's documents: `eventTime` is the time that decides, and no other time is required."""
+    """The common fields of a document by event id: `eventTime` is the time that decides; no other is required."""
     published = event.publish_time
     decides = published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
     document = common_fields(event, doc_id, decides)
@@ -79,7 +85,7 @@ def put_times(document: Document, event: Event, *names: str) -> None:
     for name in names:
         us = event.time(name)
         if us is not None:
-            document[name.removesuffix("?")] = timestamps.to_datetime(us)
+            document[name.removesuffix("?")] = to_datetime(us)
 
 
 def put_present(document: Document, event: Event, names: Sequence[str]) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.core import timestamps
-from millpond.core.document import representable
-from millpond.core.errors import InvalidEvent
-from millpond.core.model import Document, Event, text_or_none, trimmed
-from millpond.core.view import Latest, View, adopted_stamp
-from millpond.settings import Settings
+from millpond import (
+    Document,
+    Event,
+    InvalidEvent,
+    Latest,
+    adopted_stamp,
+    representable,
+    text_or_none,
+    to_datetime,
+    trimmed,
+)
 
 
 class IngestPipelines(Latest):
@@ -23,16 +28,16 @@ class IngestPipelines(Latest):
     time = ("envelope.ts", "ts", "timestamp")
     sequence = ("sequence", "seq")
 
-    def __init__(self, settings: Settings) -> None:
-        self._env = settings.env
-        self._skew = settings.max_future_skew_us
+    def __init__(self, *, env: str, max_future_skew_us: int) -> None:
+        self._env = env
+        self._skew = max_future_skew_us
 
     def key_of(self, event: Event) -> Sequence[str]:
         return (_pipeline_of(event),)
 
     def document(self, event: Event) -> Document:
         own = self.time_of(event)
-        at = timestamps.to_datetime(event.publish_time if own is None else own)
+        at = to_datetime(event.publish_time if own is None else own)
         return {
             "pipelineId": _pipeline_of(event),
             "env": self._env,
@@ -54,7 +59,3 @@ def _pipeline_of(event: Event) -> str:
     if pipeline is None:
         raise InvalidEvent("pipeline_id, pipeline, service and the envelope's agent_name are all missing")
     return pipeline
-
-
-def views(settings: Settings) -> list[View]:
-    return [IngestPipelines(settings)]

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millpond.core import timestamps
-from millpond.core.errors import InvalidEvent
-from millpond.core.model import Document, Event, is_blank, text_or_none
-from millpond.core.view import Latest, View, adopted_stamp
-from millpond.settings import Settings
+from millpond import Document, Event, InvalidEvent, Latest, adopted_stamp, is_blank, text_or_none, to_datetime
 
 _UNKNOWN = "unknown"
 # What a service says of itself where it sends no status: Cloud Logging's severities, and two that others use.
@@ -28,13 +24,13 @@ class OpsServices(Latest):
     time = ("producedAt", "publishedAt", "timestamp")
     sequence = ("sequence", "seq")
 
-    def __init__(self, settings: Settings) -> None:
-        self.topics = (settings.system_events_topic,)
+    def __init__(self, *, topic: str, env: str, region: str, id_form: str, max_future_skew_us: int) -> None:
+        self.topics = (topic,)
         self.event_types = ("system.event", "system.events", "system_event")
-        self._env = settings.env
-        self._region = settings.default_region
-        self._id = settings.ops_service_id
-        self._skew = settings.max_future_skew_us
+        self._env = env
+        self._region = region
+        self._id = id_form
+        self._skew = max_future_skew_us
         self.single_key = self._id == "service"
 
     def matches(self, payload: Mapping[str, Any]) -> bool:
@@ -51,7 +47,7 @@ class OpsServices(Latest):
 
     def document(self, event: Event) -> Document:
         own = self.time_of(event)
-        at = timestamps.to_datetime(event.publish_time if own is None else own)
+        at = to_datetime(event.publish_time if own is None else own)
         return {
             "serviceId": _service_of(event),
             "env": self._env,
@@ -85,7 +81,3 @@ def _version_of(event: Event) -> str:
     shas = (payload.get("sha"), payload.get("git_sha"), payload.get("gitSha"), event.envelope.get("git_sha"))
     # A version that is no text is refused; a commit that is none says nothing.
     return event.text("version") or next(filter(None, map(text_or_none, shas)), _UNKNOWN)
-
-
-def views(settings: Settings) -> list[View]:
-    return [OpsServices(settings)]

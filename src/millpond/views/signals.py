@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millpond.core import timestamps
-from millpond.core.document import canonical_json
-from millpond.core.errors import InvalidEvent
-from millpond.core.hashing import base32_sha256
-from millpond.core.model import Document, Event, is_blank, text_or_none
-from millpond.core.stamp import SEQUENCE_LAST, find_counter, parse_sequence
-from millpond.core.view import Merge, View, adopted_stamp
-from millpond.settings import Settings
+from millpond import (
+    SEQUENCE_LAST,
+    Document,
+    Event,
+    InvalidEvent,
+    Merge,
+    adopted_stamp,
+    find_counter,
+    hash_of,
+    is_blank,
+    parse_sequence,
+    text_or_none,
+    to_datetime,
+)
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
@@ -29,9 +35,9 @@ _FIELDS = (
     *("strategyId", "strategy", "symbol", "timeframe"),
     *("action", "side", "confidence", "reason", "price", "targets", "risk", "state"),
 )
-# 001's preference for the time of an update.
+# The time of an update, the first that is present.
 _UPDATED = ("updatedAt?", "decisionAt", "producedAt", "publishedAt", "envelope.ts", "timestamp", "ts", "time")
-# The same under 002's ids, whose documents need no time: text that is none is passed over in each.
+# The same for documents by event id, which need no time: text that is no time is passed over in each.
 _UPDATED_OR_NOT = tuple(f"{name.removesuffix('?')}?" for name in _UPDATED)
 # When a signal was decided, which tells it from the next one like it. An update's own time never does.
 _DECIDED = (
@@ -52,10 +58,10 @@ class TradeSignals(Merge):
     sequence_first = True
     ingested_at = True
 
-    def __init__(self, settings: Settings) -> None:
-        self._by_event = settings.signals_id == "event"
-        self._by_version = settings.signals_distinct_by_version
-        self._skew = settings.max_future_skew_us
+    def __init__(self, *, id_form: str, distinct_by_version: bool, max_future_skew_us: int) -> None:
+        self._by_event = id_form == "event"
+        self._by_version = distinct_by_version
+        self._skew = max_future_skew_us
         if self._by_event:
             self.time, self.order = EVENT_TIMES, BY_EVENT_TIME
             self.sequence_first, self.stamp_prefix = False, SEQUENCE_LAST
@@ -90,7 +96,7 @@ class TradeSignals(Merge):
         if is_blank(fields.get("symbol")) and (symbol := text_or_none(instrument_symbol(event))) is not None:
             fields["symbol"] = symbol
         updated = event.time(*_UPDATED_OR_NOT) if self._by_event else self.time_of(event)
-        fields["updatedAt"] = timestamps.to_datetime(event.publish_time if updated is None else updated)
+        fields["updatedAt"] = to_datetime(event.publish_time if updated is None else updated)
         sequence = self.sequence_of(event)
         if sequence is not None:
             fields["sequence"] = sequence
@@ -122,12 +128,8 @@ class TradeSignals(Merge):
         decided = event.time(*_DECIDED)
         if decided is None and event.time(*_UPDATED) is None:
             return event.message_id
-        return base32_sha256(canonical_json({**basis, "decisionAt": decided}))
+        return hash_of({**basis, "decisionAt": decided})
 
 
 def _signal_id(event: Event) -> str | None:
     return event.text("signalId", "signal_id")
-
-
-def views(settings: Settings) -> list[View]:
-    return [TradeSignals(settings)]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.core import timestamps
-from millpond.core.model import Document, Event
-from millpond.core.view import Latest, View, adopted_stamp
-from millpond.settings import Settings
+from millpond import Document, Event, Latest, adopted_stamp, to_datetime
 from millpond.views.common import (
     BY_EVENT_TIME,
     EVENT_TIMES,
@@ -35,10 +32,10 @@ class LatestTicks(Latest):
     # Stamps alone keep it right, and a receipt per tick would double what the busiest topic costs.
     receipts = False
 
-    def __init__(self, settings: Settings) -> None:
-        self.late_after_s = settings.ticks_max_late_s or None
-        self._skew = settings.max_future_skew_us
-        self._kept_elsewhere = settings.tick_history
+    def __init__(self, *, late_after_s: float | None, has_history: bool, max_future_skew_us: int) -> None:
+        self.late_after_s = late_after_s
+        self._skew = max_future_skew_us
+        self._kept_elsewhere = has_history
 
     def wants(self, event: Event) -> bool:
         """A tick of no symbol belongs to the history alone; without a history it is poison, not lost.
@@ -54,7 +51,7 @@ class LatestTicks(Latest):
         own = self.time_of(event)
         document: Document = {
             "symbol": symbol_of(event),
-            "lastTickAt": timestamps.to_datetime(event.publish_time if own is None else own),
+            "lastTickAt": to_datetime(event.publish_time if own is None else own),
         }
         put_numbers(document, event, ("price", "bid", "ask", "size"))
         if "price" not in document and (last := event.number("last")) is not None:
@@ -80,9 +77,9 @@ class TickHistory(Latest):
     one_per_event = True
     ingested_at = True
 
-    def __init__(self, settings: Settings) -> None:
-        self.retention_days = settings.tick_history_ttl_days
-        self._skew = settings.max_future_skew_us
+    def __init__(self, *, retention_days: float, max_future_skew_us: int) -> None:
+        self.retention_days = retention_days
+        self._skew = max_future_skew_us
 
     def key_of(self, event: Event) -> Sequence[str]:
         return (event.event_id or event.message_id,)
@@ -96,7 +93,3 @@ class TickHistory(Latest):
 
     def adopt(self, document: Document) -> str | None:
         return adopt_by_event_time(document, self._skew)
-
-
-def views(settings: Settings) -> list[View]:
-    return [LatestTicks(settings), TickHistory(settings)] if settings.tick_history else [LatestTicks(settings)]

@@ -1,0 +1,32 @@
+"""Replays: a letter's message, or one that is kept elsewhere, goes through the engine again as it was."""
+
+from __future__ import annotations
+
+import time
+
+from millpond.core.ack import settle_replay
+from millpond.core.model import Delivery, Ref, Result
+from millpond.dead_letters.store import COLLECTION, StoredLetters
+from millpond.engine.engine import Engine
+from millpond.live.outcomes import Outcomes
+
+
+class Replays:
+    def __init__(self, engine: Engine, letters: StoredLetters, outcomes: Outcomes) -> None:
+        self._engine = engine
+        self._letters = letters
+        self._outcomes = outcomes
+
+    async def replay_letter(self, letter_id: str) -> Result | None:
+        """Send a letter's message through the engine again; None if there is no such letter."""
+        return await self._letters.replay(Ref(COLLECTION, letter_id), self._replay)
+
+    async def replay_delivery(self, delivery: Delivery) -> Result:
+        """Send a message again that is kept elsewhere until this succeeds: nothing is buried."""
+        return await self._replay(delivery, bury=False)
+
+    async def _replay(self, delivery: Delivery, *, bury: bool = True) -> Result:
+        began = time.perf_counter()
+        result = await self._engine.handle(delivery, replay=True, bury=bury)
+        self._outcomes.publish(delivery, result, settle_replay(result), time.perf_counter() - began, counts=False)
+        return result

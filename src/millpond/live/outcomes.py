@@ -1,0 +1,60 @@
+"""Where the outcome of every message is published. The log, the metrics and open pages subscribe.
+
+Push, pull, files and replays publish here alike, after the message was answered. Subscribers are called on the
+event loop, in the order they subscribed, one iteration later: no sender waits for them. A subscriber must cost
+little and never wait; one that raises is reported, and the others are called all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from millpond.core.ack import Answered, Settlement
+from millpond.core.model import Delivery, Result
+
+Subscriber = Callable[[Answered], None]
+
+
+class Outcomes:
+    def __init__(self, wall_clock: Callable[[], int], on_error: Callable[[BaseException], None]) -> None:
+        self._wall_clock = wall_clock
+        self._on_error = on_error
+        self._subscribers: tuple[Subscriber, ...] = ()
+        self._waiting: list[Answered] = []
+
+    @property
+    def subscribers(self) -> tuple[Subscriber, ...]:
+        return self._subscribers
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers = (*self._subscribers, subscriber)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Without effect if it is not subscribed."""
+        self._subscribers = tuple(other for other in self._subscribers if other != subscriber)
+
+    def publish(
+        self,
+        delivery: Delivery | None,
+        result: Result,
+        settlement: Settlement,
+        latency_s: float,
+        *,
+        counts: bool = True,
+    ) -> None:
+        """A message was answered. `counts` is False for a replay, and for a request that held no message."""
+        self._waiting.append(Answered(delivery, result, settlement, latency_s, self._wall_clock(), counts))
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Call the subscribers with everything published so far."""
+        waiting, self._waiting = self._waiting, []
+        subscribers = self._subscribers
+        for answered in waiting:
+            for subscriber in subscribers:
+                try:
+                    subscriber(answered)
+                except Exception as bug:  # noqa: BLE001 - one subscriber's bug must not reach the others
+                    self._on_error(bug)

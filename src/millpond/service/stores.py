@@ -1,0 +1,55 @@
+"""Opens the store and the dead-letter sink that the settings name.
+
+Google's libraries are imported only here, and only if they are needed: an embedded store needs none of them, nor
+the second they take to load.
+"""
+
+from __future__ import annotations
+
+from millpond.core import timestamps
+from millpond.core.errors import missing_extra
+from millpond.core.ports import DeadLetterSink, StoreWithCatalog
+from millpond.dead_letters.store import StoredLetters
+from millpond.settings import FIRESTORE, Settings
+from millpond.stores.memory import MemoryStore
+from millpond.stores.sqlite.store import SqliteStore
+
+
+def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatalog:
+    if settings.store == FIRESTORE:
+        return _open_firestore(settings)
+    path = settings.store_path
+    if path is None:
+        return MemoryStore(keeps_log=settings.event_log)
+    return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
+
+
+def _open_firestore(settings: Settings) -> StoreWithCatalog:
+    try:
+        from millpond.stores.firestore.store import FirestoreStore  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing_extra("STORE", FIRESTORE, error) from None
+    days = settings.event_log_ttl_days
+    return FirestoreStore(
+        project=settings.gcp_project,
+        database=settings.firestore_database,
+        prefix=settings.firestore_collection_prefix,
+        deadline_s=settings.firestore_rpc_deadline_s,
+        keeps_log=settings.event_log,
+        log_keep=None if days is None else round(days * timestamps.DAY_US),
+    )
+
+
+def open_dead_letter_sink(settings: Settings, letters: StoredLetters) -> DeadLetterSink:
+    if settings.dlq_topic is None:
+        return letters
+    try:
+        from millpond.dead_letters.pubsub import PublishedLetters  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise missing_extra("DLQ_TOPIC", settings.dlq_topic, error) from None
+    return PublishedLetters(
+        topic=settings.dlq_topic,
+        project=settings.gcp_project,
+        deadline_s=settings.dlq_publish_deadline_s,
+        otherwise=letters,
+    )
