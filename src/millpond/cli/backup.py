@@ -16,9 +16,9 @@ from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import clean, print_facts, print_json, print_line, print_note, progress
 from millpond.cli.server import refuse_missing
-from millpond.doctor.findings import amount
 from millpond.settings import FIRESTORE, Settings
 from millpond.stores.sqlite.backup import Copied, CopyFailed, copy_store
+from millpond.stores.sqlite.file import amount
 
 
 @click.command(

@@ -6,8 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from millpond.doctor.findings import Finding, amount, fine, problem, warning
+from millpond.doctor.findings import Finding, fine, problem, warning
 from millpond.settings import Settings
+from millpond.stores.sqlite.file import amount
 
 CHECK = "disk"
 FREE_BYTES_PROBLEM = 100 * 1000 * 1000

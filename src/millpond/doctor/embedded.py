@@ -19,13 +19,14 @@ from millpond.core.model import LogEntry, Ref, Snapshot
 from millpond.core.timestamps import SECOND_US
 from millpond.core.view import View
 from millpond.doctor import clock as clock_check
-from millpond.doctor.findings import Finding, amount, fine, problem, unchecked, warning
+from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
 from millpond.doctor.ids import check_ids
 from millpond.doctor.probe import fetch
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
+from millpond.stores.sqlite.file import amount
 from millpond.stores.sqlite.lock import Holder, find_holder
 
 CHECK = "store"

@@ -23,14 +23,6 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def amount(size: int) -> str:
-    """Bytes as a person reads them, in thousands, as disks are sold."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size / 1e3:,.1f} kB"
-
-
 def fine(check: str, found: str) -> Finding:
     return Finding(check, State.OK, found)
 

@@ -21,7 +21,7 @@ from millpond.core.ports import DeadLetterSink, Store
 from millpond.core.route import Fault, Item
 from millpond.engine.conflict_groups import split
 from millpond.engine.poison_policy import refuse_or_bury
-from millpond.engine.reader import Reader, Sight, doubtful
+from millpond.engine.reader import Sight, SnapshotReader, doubtful
 from millpond.engine.rules import EngineRules
 from millpond.engine.ticket import (
     Batch,
@@ -62,7 +62,7 @@ class Committer:
         self._metrics = metrics
         self._wall_clock = wall_clock
         self._jitter = jitter
-        self._reader = Reader(store, metrics, rules.cache_entries_max)
+        self._reader = SnapshotReader(store, metrics, rules.cache_entries_max)
         self._stopping = False
 
     def stop(self) -> None:

@@ -35,7 +35,7 @@ class Sight(NamedTuple):
     aged: set[Ref]
 
 
-class Reader:
+class SnapshotReader:
     def __init__(self, store: Store, metrics: Metrics, cache_entries_max: int) -> None:
         self._store = store
         self._metrics = metrics

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import apsw
 
 from millpond.core.errors import MillpondError, StoreError
-from millpond.doctor.findings import amount
 from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
+from millpond.stores.sqlite.file import amount
 
 # Between two steps a Ctrl-C is heard and the progress is told: 1 MiB at a time.
 _STEP_PAGES = 256

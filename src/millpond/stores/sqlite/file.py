@@ -78,3 +78,11 @@ def _identity(name: str) -> tuple[int, int] | None:
     except _GONE:
         return None
     return found.st_dev, found.st_ino
+
+
+def amount(size: int) -> str:
+    """Bytes as a person reads them, in thousands, as disks are sold."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 1e3:,.1f} kB"
