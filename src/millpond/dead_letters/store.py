@@ -12,10 +12,11 @@ document goes into parts, which are stored before the letter is. A letter that c
 
 from __future__ import annotations
 
+import random
 import secrets
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,7 +26,6 @@ from millpond.core.errors import InvalidEvent, Unavailable, ViewError
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
 from millpond.core.model import (
-    Committed,
     Conflict,
     Delete,
     Delivery,
@@ -35,11 +35,11 @@ from millpond.core.model import (
     Result,
     Snapshot,
     Version,
-    Write,
 )
 from millpond.core.ports import Store
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.describe import bounded_error, classification_of
+from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
 COLLECTION = "dead_letters"
 # Well under a document's limit, so that the other fields fit beside it.
@@ -50,8 +50,9 @@ _NO_SUBSCRIPTION = "-"
 # Of what is shown beside the delivery, which holds everything whole.
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
-_COMMIT_TRIES = 10
+_BUDGET = Budget(tries=10)
 _NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
+R = TypeVar("R")
 
 
 class StoredLetters:
@@ -63,6 +64,7 @@ class StoredLetters:
         wall_clock: Callable[[], int],
         part_bytes_max: int = PART_BYTES_MAX,
         new_mark: Callable[[], str] = lambda: secrets.token_hex(8),
+        jitter: random.Random | None = None,
     ) -> None:
         """`new_mark` names the parts of one attempt to bury; it never returns the same text twice."""
         self._store = store
@@ -70,6 +72,7 @@ class StoredLetters:
         self._keep = keep
         self._wall_clock = wall_clock
         self._new_mark = new_mark
+        self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
 
     async def write_letter(self, item: Item, fault: Fault) -> Letter:
         ref = await self._place(item.delivery)
@@ -110,11 +113,10 @@ class StoredLetters:
         return names, Snapshot(token.ref, versions[-1], token.data)
 
     async def _create(self, writes: Sequence[Put]) -> Sequence[Version | None]:
-        for _ in range(_COMMIT_TRIES):
-            committed = await self._store.commit(writes)
-            if isinstance(committed, Committed):
-                return committed.versions
-        raise Unavailable(f"{writes[0].ref.path} could not be stored: other writers kept interfering")
+        committed = await retry_conflicts(lambda: self._store.commit(writes), _BUDGET, self._jitter)
+        if isinstance(committed, Conflict):
+            raise Unavailable(f"{writes[0].ref.path} could not be stored: other writers kept interfering")
+        return committed.versions
 
     async def _place(self, delivery: Delivery) -> Ref:
         """Where the letter goes.
@@ -131,24 +133,29 @@ class StoredLetters:
 
     async def open_letter(self, ref: Ref) -> tuple[Snapshot, Delivery] | None:
         """The letter and the delivery it holds, or None if there is none."""
-        for _ in range(_COMMIT_TRIES):
-            (head,) = await self._store.read([ref])
-            if head.data is None:
-                return None
-            packed = head.data["delivery"]
-            if packed is None:
-                parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
-                if any(part.data is None for part in parts):
-                    (now,) = await self._store.read([ref])
-                    if now.version != head.version:
-                        # Purged, or purged and buried again, while its parts were being read.
-                        continue
-                    if is_expired(head.data, self._wall_clock()):
-                        return None
-                    raise Unavailable(f"a part of the letter {ref.id} is gone")
-                packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
-            return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
-        raise Unavailable(f"the letter {ref.id} kept changing")
+        opened = await retry_conflicts(lambda: self._open(ref), _BUDGET, self._jitter)
+        if isinstance(opened, Conflict):
+            raise _restless(ref)
+        return opened
+
+    async def _open(self, ref: Ref) -> tuple[Snapshot, Delivery] | Conflict | None:
+        """Conflict if the letter changed while it was read."""
+        (head,) = await self._store.read([ref])
+        if head.data is None:
+            return None
+        packed = head.data["delivery"]
+        if packed is None:
+            parts = await self._store.read(_part_refs(head))
+            if any(part.data is None for part in parts):
+                (now,) = await self._store.read([ref])
+                if now.version != head.version:
+                    # Purged, or purged and buried again, while its parts were being read.
+                    return Conflict()
+                if is_expired(head.data, self._wall_clock()):
+                    return None
+                raise Unavailable(f"a part of the letter {ref.id} is gone")
+            packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
+        return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
     async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
         """Send a letter's message again, as it was, and record what that led to; None where there is no letter."""
@@ -163,46 +170,43 @@ class StoredLetters:
     async def _note_replay(self, ref: Ref, result: Result) -> None:
         """Record on the letter what a replay led to; it stays until it is purged or expires."""
 
-        def noted(data: Document) -> Document:
-            when = timestamps.to_datetime(self._wall_clock())
-            replays = int(data.get("replays", 0)) + 1
-            error = bounded_error(result.error) if result.error is not None else data.get("error")
-            return {
-                **data,
-                "replays": replays,
-                "replayedAt": when,
+        def decide(found: Sequence[Snapshot], now: int) -> Decided[None]:
+            (letter,) = found
+            if letter.data is None:
+                return Decided(None)
+            noted = {
+                **letter.data,
+                "replays": int(letter.data.get("replays", 0)) + 1,
+                "replayedAt": timestamps.to_datetime(now),
                 "replayOutcome": str(result.outcome),
                 "replayReason": result.reason,
-                "error": error,
+                "error": letter.data.get("error") if result.error is None else bounded_error(result.error),
             }
+            return Decided(None, [Put(ref, letter.version, noted)])
 
-        await self._change(ref, noted)
+        await self._update(ref, decide)
 
     async def purge(self, ref: Ref) -> bool:
         """Delete a letter and its parts; False where there was none."""
-        for _ in range(_COMMIT_TRIES):
-            (head,) = await self._store.read([ref])
-            if head.version is None or head.data is None:
-                return False
-            parts = await self._store.read([_part_ref(ref, name) for name in head.data["parts"]])
-            writes: list[Write] = [Delete(ref, head.version)]
-            writes += [Delete(part.ref, part.version) for part in parts if part.version is not None]
-            if not isinstance(await self._store.commit(writes), Conflict):
-                return True
-        raise Unavailable(f"the letter {ref.id} kept changing")
+
+        def decide(found: Sequence[Snapshot], _: int) -> Decided[bool] | Read:
+            head, *parts = found
+            if head.data is None:
+                return Decided(False)
+            if head.data["parts"] and not parts:
+                return Read(_part_refs(head))
+            return Decided(True, [Delete(one.ref, one.version) for one in found if one.version is not None])
+
+        return await self._update(ref, decide)
 
     async def close(self) -> None:
         """The store is not ours to close."""
 
-    async def _change(self, ref: Ref, change: Callable[[Document], Document]) -> None:
-        for _ in range(_COMMIT_TRIES):
-            (found,) = await self._store.read([ref])
-            if found.data is None:
-                return
-            put = Put(ref, found.version, change(found.data))
-            if not isinstance(await self._store.commit([put]), Conflict):
-                return
-        raise Unavailable(f"the letter {ref.id} kept changing")
+    async def _update(self, ref: Ref, decide: Decide[R]) -> R:
+        result = await update(self._store, [ref], decide, _BUDGET, wall_clock=self._wall_clock, jitter=self._jitter)
+        if isinstance(result, Conflict):
+            raise _restless(ref)
+        return result
 
 
 def letter_ref(delivery: Delivery) -> Ref:
@@ -238,6 +242,14 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
 
 def _part_ref(ref: Ref, name: str) -> Ref:
     return Ref(f"{ref.collection}/{ref.id}/parts", name)
+
+
+def _part_refs(letter: Snapshot) -> list[Ref]:
+    return [_part_ref(letter.ref, name) for name in (letter.data or {})["parts"]]
+
+
+def _restless(ref: Ref) -> Unavailable:
+    return Unavailable(f"the letter {ref.id} kept changing")
 
 
 def _envelope(item: Item, fault: Fault) -> Document:

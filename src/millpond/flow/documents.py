@@ -7,11 +7,10 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from millpond.concurrency import doubled_s
 from millpond.core.errors import Unavailable
 from millpond.core.model import Ref, Snapshot
-from millpond.flow.claims import Pauses
 from millpond.flow.step import Documents
+from millpond.stores.update import Pauses
 
 T = TypeVar("T")
 
@@ -38,8 +37,7 @@ class PatientDocuments:
             try:
                 return await call()
             except Unavailable:
-                pause_s = doubled_s(self._pauses.first_s, failures, self._pauses.max_s)
-                pause_s *= self._jitter.uniform(0.5, 1.0)
+                pause_s = self._pauses.pause_s(failures, self._jitter)
                 if loop.time() + pause_s >= give_up_at:
                     raise
                 failures += 1

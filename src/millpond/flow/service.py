@@ -17,7 +17,7 @@ from millpond.core.model import Document
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import submit
 from millpond.flow.assignment import Workplace
-from millpond.flow.claims import Claims, Pauses
+from millpond.flow.claims import Claims
 from millpond.flow.documents import PatientDocuments
 from millpond.flow.event import EventFilter, Filtered, FlowEvent
 from millpond.flow.flow_log import FlowLines
@@ -30,6 +30,7 @@ from millpond.flow.submit import Submitted
 from millpond.flow.sweep import Sweep, SweepReport
 from millpond.flow.worker import FlowWorker
 from millpond.settings import FIRESTORE, Settings
+from millpond.stores.update import Pauses
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import graphlib
 import secrets
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from millpond.core import timestamps
 from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode_document
 from millpond.core.errors import InvalidRun, RunExists, WriteRefused, json_type
 from millpond.core.hashing import base32_sha256
-from millpond.core.model import Committed, Document, Patch, Put, Ref
+from millpond.core.model import Committed, Document, Patch, Put, Ref, Snapshot
 from millpond.core.ports import Store
 from millpond.flow import run as runs
 from millpond.flow.run import COLLECTION
+from millpond.stores.update import Budget, Decided, update
 
 # The run's own field that is ours, and nobody else's.
 OURS = "millpond"
@@ -116,9 +118,13 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
 
 
 async def touch_run(store: Store, ref: Ref, at: dt.datetime) -> bool:
-    """Change the run so that it is an event. Whoever changed it meanwhile has made one as well."""
-    (found,) = await store.read([ref])
-    if found.version is None:
-        return False
-    written = await store.commit([Patch(ref, found.version, {(OURS, "triggeredAt"): at})])
-    return isinstance(written, Committed)
+    """Change the run so that it is an event. False if it is gone, or another writer's change has just made one."""
+
+    def decide(found: Sequence[Snapshot], _: int) -> Decided[bool]:
+        (run,) = found
+        if run.version is None:
+            return Decided(False)
+        return Decided(True, [Patch(ref, run.version, {(OURS, "triggeredAt"): at})])
+
+    touched = await update(store, [ref], decide, Budget(tries=1))
+    return touched is True

@@ -12,17 +12,19 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import WriteRefused
-from millpond.core.model import Conflict, Ref, Snapshot
+from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
 from millpond.core.view import View
 from millpond.reprocess.fold import patiently
 from millpond.reprocess.old_ids import Moved, new_place, plan_move
+from millpond.stores.update import Budget, Decided, Pauses, update
 
 _PAGE = 500
 # Commits at once; few enough to leave a server's own traffic room.
 _AT_ONCE = 16
 # How often a document is read again that other writers keep changing.
 _TRIES_MAX = 50
+_BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _NOT_OLD = "no loaded view with a key of one part would keep it under another id"
 _RESTLESS = "other writers kept changing it: run the command again"
 
@@ -116,24 +118,18 @@ class Mover:
         new = None if view is None else new_place(view, ref)
         if view is None or new is None:
             return MoveReport(ref, None, Moved.LEFT, _NOT_OLD)
+        places = OldDocument(ref, new)
+
+        def decide(found: Sequence[Snapshot], _: int) -> Decided[MoveReport]:
+            move = plan_move(view, *found)
+            report = MoveReport(ref, new, move.outcome, move.why)
+            return Decided(report, () if dry_run else move.writes)
+
+        def forget(_: Sequence[Write]) -> None:
+            self._forget(places)
+
         try:
-            for _ in range(_TRIES_MAX):
-                report = await patiently(lambda: self._try(view, OldDocument(ref, new), dry_run=dry_run))
-                if report is not None:
-                    return report
+            report = await patiently(lambda: update(self._store, places, decide, _BUDGET, after_commit=forget))
         except WriteRefused as error:
             return MoveReport(ref, new, Moved.LEFT, str(error))
-        return MoveReport(ref, new, Moved.LEFT, _RESTLESS)
-
-    async def _try(self, view: View, found: OldDocument, *, dry_run: bool) -> MoveReport | None:
-        """None if another writer changed one of the two meanwhile."""
-        old, new = await self._store.read(found)
-        move = plan_move(view, old, new)
-        if move.writes and not dry_run:
-            try:
-                if isinstance(await self._store.commit(move.writes), Conflict):
-                    return None
-            finally:
-                # Also after an error: the commit may have been applied.
-                self._forget(found)
-        return MoveReport(found.old, found.new, move.outcome, move.why)
+        return MoveReport(ref, new, Moved.LEFT, _RESTLESS) if isinstance(report, Conflict) else report

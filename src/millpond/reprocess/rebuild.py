@@ -17,7 +17,7 @@ from millpond.core import timestamps
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
 from millpond.core.ids import encode_id
-from millpond.core.model import Conflict, Document, Put, Ref, Snapshot
+from millpond.core.model import Conflict, Document, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import RECEIPT_COLLECTION
 from millpond.core.view import Merge, View
@@ -26,10 +26,12 @@ from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
 from millpond.reprocess.scope import REBUILDS, OneView
+from millpond.stores.update import Budget, Decided, Pauses, update
 
 _PAGE = 100
 # How often one document is tried that another instance keeps changing.
 _TRIES_MAX = 100
+_BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _ROUNDS_MAX = 100
 
 
@@ -158,28 +160,32 @@ class Rebuild:
         """Let receipts say of every event that was folded that this tally has had it: else it could count again."""
         now = self._engine.wall_clock()
         waiting = [found for found in page if found.data is not None and not is_expired(found.data, now)]
-        for _ in range(_TRIES_MAX):
-            live = await patiently(lambda: self._store.read([found.ref for found in waiting]))
+
+        def decide(live: Sequence[Snapshot], _: int) -> Decided[None]:
             puts = [
                 Put(mine.ref, mine.version, receipt)
                 for mine, theirs in zip(live, waiting, strict=True)
                 if (receipt := _with_entry(mine.data, theirs.data or {}, self.view.name)) is not None
             ]
-            if not puts or not isinstance(await self._store.commit(puts), Conflict):
-                self._engine.forget([put.ref for put in puts])
-                return
-        raise _restless(RECEIPT_COLLECTION)
+            return Decided(None, puts)
+
+        def forget(writes: Sequence[Write]) -> None:
+            self._engine.forget([write.ref for write in writes])
+
+        refs = [found.ref for found in waiting]
+        if await patiently(lambda: update(self._store, refs, decide, _BUDGET, after_commit=forget)) is not None:
+            raise _restless(RECEIPT_COLLECTION)
 
     async def _mark(self) -> None:
         """Remember that the view's rules of today held for everything until now: `verify` goes by it."""
         ref = Ref(REBUILDS, encode_id(self.view.name))
-        now = timestamps.to_datetime(self._engine.wall_clock())
-        for _ in range(_TRIES_MAX):
-            (found,) = await self._store.read([ref])
-            mark = Put(ref, found.version, {"view": self.view.name, "rebuiltAt": now})
-            if not isinstance(await self._store.commit([mark]), Conflict):
-                return
-        raise _restless(ref.path)
+        mark = {"view": self.view.name, "rebuiltAt": timestamps.to_datetime(self._engine.wall_clock())}
+
+        def decide(found: Sequence[Snapshot], _: int) -> Decided[None]:
+            return Decided(None, [Put(ref, found[0].version, mark)])
+
+        if await update(self._store, [ref], decide, _BUDGET) is not None:
+            raise _restless(ref.path)
 
     async def _pages(self, collection: str) -> AsyncIterator[list[Snapshot]]:
         after: str | None = None

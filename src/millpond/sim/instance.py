@@ -107,6 +107,7 @@ class Instance:
             wall_clock=self.wall_clock,
             part_bytes_max=house.swarm.part_bytes_max,
             new_mark=lambda: f"{dice.getrandbits(64):016x}",
+            jitter=dice,
         )
         self._views = load_views(settings)
         if mended:

@@ -1,0 +1,147 @@
+"""Read, decide, commit; on a conflict read again: the one optimistic loop over the store port.
+
+`decide` is pure and may be called several times, each time with what was just read. Every document that its
+decision rests on must be among its writes, or never change. The engine's committer has a loop of its own: it splits
+batches and works from a cache.
+
+What became of a commit is unknown after `Unavailable`. Without `Budget.away` the error is raised. With it the
+documents are read again, and `decide` must recognise what its own earlier commit did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from millpond.concurrency import doubled_s
+from millpond.core.errors import Unavailable, as_value
+from millpond.core.model import Conflict, Ref, Snapshot, Write
+from millpond.core.ports import Store
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Pauses(NamedTuple):
+    """The pause before the next try: doubled each time up to `max_s`, then shortened by up to a half at random."""
+
+    first_s: float
+    max_s: float
+
+    def pause_s(self, times: int, jitter: random.Random) -> float:
+        return doubled_s(self.first_s, times, self.max_s) * jitter.uniform(0.5, 1.0)
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How often and how long one update is tried. At least one of the two is bounded."""
+
+    tries: int | None = None
+    # By the event loop's clock, which the simulation makes pass. Also ends a call of the store that takes longer.
+    seconds: float | None = None
+    after_conflict: Pauses = Pauses(0.01, 0.5)
+    # Pauses while the store is unavailable; None raises its first error.
+    away: Pauses | None = None
+
+    def __post_init__(self) -> None:
+        if self.tries is None and self.seconds is None:
+            raise ValueError("an update needs a bound: tries or seconds")
+
+
+class Decided(NamedTuple, Generic[R_co]):
+    """`result` is returned once all writes are committed; at once if there are none."""
+
+    result: R_co
+    writes: Sequence[Write] = ()
+
+
+class Read(NamedTuple):
+    """These are needed as well: they are read, and `decide` is called again with all that was read, in order."""
+
+    refs: Sequence[Ref]
+
+
+# Given what was read and the wall-clock time in microseconds.
+Decide = Callable[[Sequence[Snapshot], int], Decided[R] | Read]
+_JITTER = random.Random()  # noqa: S311 - spreads retries, no secret
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000
+
+
+async def update(
+    store: Store,
+    refs: Sequence[Ref],
+    decide: Decide[R],
+    budget: Budget,
+    *,
+    wall_clock: Callable[[], int] = _wall_clock,
+    jitter: random.Random = _JITTER,
+    after_commit: Callable[[Sequence[Write]], None] = lambda _: None,
+) -> R | Conflict:
+    """What `decide` decided, once it is stored; Conflict if other writers were quicker in every try.
+
+    `after_commit` is called after each commit that was sent, whatever came of it, also after an error.
+    Raises Unavailable if the store was away, and the store's other errors at once.
+    """
+
+    async def attempt() -> R | Conflict:
+        found = await store.read(refs)
+        while isinstance(decided := decide(found, wall_clock()), Read):
+            found = [*found, *await store.read(decided.refs)]
+        if not decided.writes:
+            return decided.result
+        try:
+            committed = await store.commit(decided.writes)
+        finally:
+            # After an error, too: the commit may have been applied.
+            after_commit(decided.writes)
+        return committed if isinstance(committed, Conflict) else decided.result
+
+    return await retry_conflicts(attempt, budget, jitter)
+
+
+async def retry_conflicts(
+    attempt: Callable[[], Awaitable[R | Conflict]], budget: Budget, jitter: random.Random = _JITTER
+) -> R | Conflict:
+    """The first result of `attempt` that is no Conflict; Conflict if the budget ends before.
+
+    Raises the store's last Unavailable, if there was one, when the budget ends; at once without `Budget.away`.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at = None if budget.seconds is None else loop.time() + budget.seconds
+    conflicts = failures = 0
+    # The store's last error. It is kept without its traceback, which leads to this frame, and is taken out of this
+    # list to be raised: a frame and an error that refer to each other are freed only by the garbage collector.
+    errors: list[Unavailable] = []
+    while True:
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                outcome = await attempt()
+        except TimeoutError:
+            if not errors and not conflicts:
+                errors.append(Unavailable("the store did not answer in time"))
+            break
+        except Unavailable as error:
+            if budget.away is None:
+                raise
+            errors[:] = [as_value(error)]
+            pause_s = budget.away.pause_s(failures, jitter)
+            failures += 1
+        else:
+            if not isinstance(outcome, Conflict):
+                return outcome
+            pause_s = budget.after_conflict.pause_s(conflicts, jitter)
+            conflicts += 1
+        is_late = give_up_at is not None and loop.time() + pause_s >= give_up_at
+        if is_late or conflicts + failures == budget.tries:
+            break
+        await asyncio.sleep(pause_s)
+    if errors:
+        raise errors.pop()
+    return Conflict()
