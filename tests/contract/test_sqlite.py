@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from millpond.core import timestamps
+from millpond.core.collections import RECEIPTS
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.core.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
@@ -65,7 +65,7 @@ def test_a_store_is_found_again(tmp_path: Path, run: Run) -> None:
 
 def test_receipts_whose_hashes_collide_are_told_apart(pond: SqliteStore, run: Run) -> None:
     """Their index is a CRC-32, which these two share: the id decides what is found, made, replaced, deleted."""
-    one, other = Ref(RECEIPT_COLLECTION, "plumless"), Ref(RECEIPT_COLLECTION, "buckeroo")
+    one, other = Ref(RECEIPTS, "plumless"), Ref(RECEIPTS, "buckeroo")
     assert zlib.crc32(one.id.encode()) == zlib.crc32(other.id.encode())
     first = run(pond.commit([Put(one, None, {"n": 1})])).versions[0]
     assert run(pond.read([other])) == [Snapshot(other, None, None)]
@@ -268,11 +268,7 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
 def test_a_sweep_deletes_so_many_at_a_time(pond: SqliteStore, run: Run) -> None:
     """However much has expired: the writer, for which messages wait, is held up for a moment only."""
     expired = {"expireAt": timestamps.to_datetime(1)}
-    run(
-        pond.commit(
-            [Put(Ref(name, str(n)), None, expired) for name in ("ponds", RECEIPT_COLLECTION) for n in range(5)]
-        )
-    )
+    run(pond.commit([Put(Ref(name, str(n)), None, expired) for name in ("ponds", RECEIPTS) for n in range(5)]))
     swept = [sqlite_rows.sweep(pond._write_connection, 1, 2) for _ in range(4)]
     assert swept == [4, 4, 2, 0]
 

@@ -7,10 +7,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from millpond import settings as settings_module
+from millpond.core.collections import RECEIPTS
 from millpond.core.model import Committed, Delete, Delivery, Document, LogEntry, Ref, Result, Snapshot
 from millpond.core.plan import Plan, needs_of, plan
 from millpond.core.receipts import Receipts
-from millpond.core.route import RECEIPT_COLLECTION, Item, Router
+from millpond.core.route import Item, Router
 from millpond.core.view import Tally
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
@@ -54,14 +55,12 @@ class Mill:
         return [result for batch in batches for result in self.grind(batch).planned.results]
 
     def forget_receipts(self) -> None:
-        deletes = [
-            Delete(ref, version) for ref, (version, _) in self._stored() if ref.collection == RECEIPT_COLLECTION
-        ]
+        deletes = [Delete(ref, version) for ref, (version, _) in self._stored() if ref.collection == RECEIPTS]
         assert isinstance(finished(self.store.commit(deletes)), Committed)
 
     def snapshots(self) -> dict[str, Snapshot]:
         """Every document but receipts, by path."""
-        refs = [ref for ref, _ in self._stored() if ref.collection != RECEIPT_COLLECTION]
+        refs = [ref for ref, _ in self._stored() if ref.collection != RECEIPTS]
         return {found.ref.path: found for found in finished(self.store.read(sorted(refs)))}
 
     def documents(self) -> dict[str, Document]:
@@ -72,7 +71,7 @@ class Mill:
         return found
 
     def receipts_stored(self) -> dict[Ref, Document | None]:
-        refs = [ref for ref, _ in self._stored() if ref.collection == RECEIPT_COLLECTION]
+        refs = [ref for ref, _ in self._stored() if ref.collection == RECEIPTS]
         return {found.ref: found.data for found in finished(self.store.read(refs))}
 
     def events_logged(self) -> list[LogEntry]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from millpond import Event, InvalidEvent, Latest, Tally
+from millpond.core.collections import RECEIPTS
 from millpond.core.errors import ViewError
 from millpond.core.model import Delivery, Document, Outcome, Ref, Snapshot
 from millpond.core.plan import needs_of, plan
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.core.stamp import decode_stamp
 from tests.common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal
 
@@ -150,7 +150,7 @@ def test_a_receipt_from_before_says_nothing_about_content() -> None:
     pond = Pond([Orders()])
     payload = {"topic": "orders", "eventId": "o1", "day": "d1", "amount": 5, "ts": at(0)}
     pond.send(delivery(payload, "m1", 1))
-    (receipt,) = [found for ref, found in pond.documents.items() if ref.collection == RECEIPT_COLLECTION]
+    (receipt,) = [found for ref, found in pond.documents.items() if ref.collection == RECEIPTS]
     assert receipt.data is not None
     del receipt.data["views"]["sales"]["content"]
     assert reasons(pond, delivery({**payload, "amount": 7}, "m2", 2)) == ["duplicate_event_noop"]
@@ -188,9 +188,7 @@ def test_the_receipt_says_what_became_of_the_event() -> None:
     newer, older = service("m1", 1, "ok", -1), service("m2", 2, "down", -5)
     pond.send(newer, older)
     receipts = {
-        f.data["messageId"]: f.data
-        for r, f in pond.documents.items()
-        if r.collection == RECEIPT_COLLECTION and f.data
+        f.data["messageId"]: f.data for r, f in pond.documents.items() if r.collection == RECEIPTS and f.data
     }
     stale = receipts["m2"]
     assert (stale["outcome"], stale["reason"]) == ("stale_ignored", "stale_event_ignored")

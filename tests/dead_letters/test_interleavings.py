@@ -18,11 +18,12 @@ import pytest
 
 from millpond import settings as settings_module
 from millpond.core import timestamps
+from millpond.core.collections import LETTERS
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Conflict, Delete, Delivery, LogEntry, Outcome, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import Fault, Item, Letter
-from millpond.dead_letters.store import COLLECTION, PARTS_OUTLIVE_US, StoredLetters
+from millpond.dead_letters.store import PARTS_OUTLIVE_US, StoredLetters
 from millpond.service.service import Service
 from tests.common.pond import NOW
 from tests.common.stores import open_store
@@ -33,7 +34,7 @@ Meanwhile = Callable[[], Awaitable[None]]
 BIG = Delivery(
     message_id="1", publish_time=NOW, data=os.urandom(1_900_000), subscription="projects/p/subscriptions/s"
 )
-LETTER = Ref(COLLECTION, "s__1")
+LETTER = Ref(LETTERS, "s__1")
 KEPT_US = 14 * timestamps.DAY_US
 EARLY, LATE = "before the plan", "before the commit"
 
@@ -333,7 +334,7 @@ def test_two_messages_of_one_id_without_a_subscription_at_once(
                     pass
 
             await asyncio.gather(until_settled(one), until_settled(other))
-            letters = await store.list_documents(COLLECTION, 10, None)
+            letters = await store.list_documents(LETTERS, 10, None)
             opened = [await pond.service.letters.open_letter(letter.ref) for letter in letters]
             assert {found[1].data for found in opened if found is not None} == {one.data, other.data}
 

@@ -10,12 +10,10 @@ import click
 import pytest
 
 from millpond.cli.root import COMMANDS, cli
-from millpond.dead_letters.store import COLLECTION as LETTERS
+from millpond.core.collections import EVENT_LOG, FLOW_RUNS, LETTER_PARTS, LETTERS
 from millpond.flow.event import UPDATED_TYPE
-from millpond.flow.run import COLLECTION as RUNS
 from millpond.http.events import EVENTS_PATH
 from millpond.settings import table as settings_table
-from millpond.stores.firestore.names import LOG_COLLECTION
 from tests.common.pond import Pond, at, delivery
 
 ROOT = Path(__file__).parents[2]
@@ -232,7 +230,7 @@ def test_the_trigger_says_what_the_code_says() -> None:
     """Type, path and destination: events of any other kind would be filtered, and those of runs never come."""
     trigger = resources("google_eventarc_trigger")["flow"]
     criteria = [dict(re.findall(r"(\w+) += (.*)", body)) for body in inner("matching_criteria", trigger)]
-    pattern = f'"${{var.collection_prefix}}{RUNS}/{{run}}"'
+    pattern = f'"${{var.collection_prefix}}{FLOW_RUNS}/{{run}}"'
     assert criteria == [
         {"attribute": '"type"', "value": f'"{UPDATED_TYPE}"'},
         {"attribute": '"database"', "value": "var.firestore_database"},
@@ -319,7 +317,7 @@ def everything() -> dict[str, set[str]]:
 def test_what_expires_has_a_ttl_policy() -> None:
     """Firestore deletes nothing of which it was not told."""
     expiring = {collection for collection, fields in everything().items() if "expireAt" in fields}
-    assert lists_of("expiring")[""] == expiring | {LETTERS, "parts", LOG_COLLECTION}
+    assert lists_of("expiring")[""] == expiring | {LETTERS, LETTER_PARTS, EVENT_LOG}
 
 
 def test_receipts_have_no_index() -> None:
@@ -331,7 +329,7 @@ def test_fields_without_an_index_exist() -> None:
     """A mistyped name would leave the index it was to remove."""
     documents = everything()
     exempt = lists_of("unindexed")
-    assert set(exempt) - set(documents) == {LETTERS, "parts", LOG_COLLECTION}
+    assert set(exempt) - set(documents) == {LETTERS, LETTER_PARTS, EVENT_LOG}
     assert set(documents) - set(exempt) == set()
     for collection in set(exempt) & set(documents):
         assert exempt[collection] <= documents[collection], collection

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millpond import settings as settings_module
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.model import Committed, Conflict, Document, LogEntry, Patch, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow.results import FlowResult
-from millpond.flow.run import COLLECTION
 from millpond.flow.service import Flow
 from millpond.flow.step import StepContext, StepFunction
 from millpond.ingress.cloudevent import decode_http
@@ -65,7 +65,7 @@ class WatchedStore:
 
     def _note(self, writes: Sequence[Write]) -> None:
         for write in writes:
-            if isinstance(write, Patch) and write.ref.collection == COLLECTION:
+            if isinstance(write, Patch) and write.ref.collection == FLOW_RUNS:
                 self.moves += [
                     (write.ref.id, path[1], str(value))
                     for path, value in write.fields.items()
@@ -143,18 +143,18 @@ class FlowBench:
         return {"by": context.token}
 
     async def put(self, run_id: str, run: Document) -> None:
-        created = await self.store.inner.commit([Put(Ref(COLLECTION, run_id), None, run)])
+        created = await self.store.inner.commit([Put(Ref(FLOW_RUNS, run_id), None, run)])
         assert isinstance(created, Committed)
 
     async def patch(self, run_id: str, fields: Mapping[tuple[str, ...], Any]) -> None:
         """Somebody else changes the run."""
-        (found,) = await self.store.inner.read([Ref(COLLECTION, run_id)])
+        (found,) = await self.store.inner.read([Ref(FLOW_RUNS, run_id)])
         assert found.version is not None
-        changed = await self.store.inner.commit([Patch(Ref(COLLECTION, run_id), found.version, fields)])
+        changed = await self.store.inner.commit([Patch(Ref(FLOW_RUNS, run_id), found.version, fields)])
         assert isinstance(changed, Committed)
 
     async def run_of(self, run_id: str) -> Document:
-        (found,) = await self.store.inner.read([Ref(COLLECTION, run_id)])
+        (found,) = await self.store.inner.read([Ref(FLOW_RUNS, run_id)])
         assert found.data is not None
         return found.data
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from millpond import Event, Merge
+from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Document, Ref
-from millpond.dead_letters.store import COLLECTION
 from millpond.reprocess.preview import Preview, preview_letters
 from tests.common.pond import at, delivery
 from tests.reprocess.folding import Works, working
@@ -54,7 +54,7 @@ async def replayed(works: Works, letters: list[str]) -> list[Any]:
     results = []
     for letter_id in letters:
         send = lambda found: works.engine.handle(found, replay=True)  # noqa: E731 - read in one glance
-        results.append(await works.letters.replay(Ref(COLLECTION, letter_id), send))
+        results.append(await works.letters.replay(Ref(LETTERS, letter_id), send))
     return [str(result.outcome) for result in results if result is not None]
 
 

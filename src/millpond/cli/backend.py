@@ -15,9 +15,9 @@ from millpond.cli.local import open_service, settled, when_there_is_room
 from millpond.cli.messages import encode_push
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
+from millpond.core.collections import LETTERS
 from millpond.core.errors import SettingsError, StoreError
 from millpond.core.model import Delivery, Ref
-from millpond.dead_letters import store as in_store
 from millpond.dead_letters.describe import replay_answer
 from millpond.service.service import Service
 from millpond.settings import Settings
@@ -107,7 +107,7 @@ class OwnHands:
         return None if result is None else replay_answer(letter_id, result)
 
     async def purge(self, letter_id: str) -> bool:
-        return await self._service.letters.purge(Ref(in_store.COLLECTION, letter_id))
+        return await self._service.letters.purge(Ref(LETTERS, letter_id))
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         result = await settled(lambda: self._service.replay_delivery(delivery))

@@ -18,9 +18,9 @@ from millpond.cli.options import example, json_option, load_settings, steps_opti
 from millpond.cli.output import clean, print_facts, print_json, print_line, print_note
 from millpond.cli.retry import patiently
 from millpond.cli.server import admin_client, answer_of, find_server
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import InvalidRun, RunExists, SettingsError
 from millpond.core.model import Ref, Snapshot
-from millpond.flow.run import COLLECTION
 from millpond.flow.submit import id_of
 from millpond.settings import Settings
 
@@ -80,7 +80,7 @@ def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
     if found.data is None:
         text = f"there is no run {run_id}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond ls {COLLECTION}` lists what there is")
+            raise exits.NegativeAnswer(f"{text}: `millpond ls {FLOW_RUNS}` lists what there is")
         print_json({"reason": "not_found", "error": text})
         ctx.exit(exits.NEGATIVE)
     if as_json:
@@ -123,7 +123,7 @@ flow.add_command(run_local)
 
 async def _read(settings: Settings, run_id: str) -> Snapshot:
     async with open_for_reading(settings) as store:
-        return (await store.read([Ref(COLLECTION, run_id)]))[0]
+        return (await store.read([Ref(FLOW_RUNS, run_id)]))[0]
 
 
 async def _submit(settings: Settings, run: Any, run_id: str) -> dict[str, Any]:

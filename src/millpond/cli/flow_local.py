@@ -15,6 +15,7 @@ from millpond.cli import exits
 from millpond.cli.flow_file import decode_run, print_steps, run_arguments
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import print_json
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.model import Document, Ref
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
@@ -67,7 +68,7 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
                 number += 1
                 event = FlowEvent(run_id=chosen, id=f"local-{number}", type=UPDATED_TYPE)
                 outcome = (await flow.handle(event)).outcome
-            (found,) = await store.read([Ref(runs.COLLECTION, chosen)])
+            (found,) = await store.read([Ref(FLOW_RUNS, chosen)])
             return chosen, found.data or {}
     finally:
         log.close()

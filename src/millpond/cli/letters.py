@@ -14,9 +14,10 @@ from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean_block, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.selection import Filter, LetterCommand, filter_options, matching
+from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Ref, Snapshot
 from millpond.dead_letters import store as in_store
-from millpond.dead_letters.store import COLLECTION, StoredLetters
+from millpond.dead_letters.store import StoredLetters
 from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, split_page
 from millpond.settings import Settings
 
@@ -142,7 +143,7 @@ async def _list(settings: Settings, wanted: Filter, limit: int, after: str | Non
 async def _open(settings: Settings, letter_id: str) -> Opened | None:
     async with open_for_reading(settings) as store:
         letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
-        opened = await letters.open_letter(Ref(COLLECTION, letter_id))
+        opened = await letters.open_letter(Ref(LETTERS, letter_id))
         return None if opened is None else Opened(*opened)
 
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import click
 
 from millpond.cli.local import open_for_reading
+from millpond.core.collections import LETTERS
 from millpond.core.model import Document, Snapshot
 from millpond.core.ports import Catalog
-from millpond.dead_letters.store import COLLECTION
 from millpond.settings import Settings
 
 _PAGE = 100
@@ -61,7 +61,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 async def matching(store: Catalog, wanted: Filter, after: str | None = None) -> AsyncIterator[Snapshot]:
     """Page by page: letters hold payloads, and there may be many."""
-    while page := await store.list_documents(COLLECTION, _PAGE, after):
+    while page := await store.list_documents(LETTERS, _PAGE, after):
         for snapshot in page:
             if wanted.wants(snapshot.data or {}):
                 yield snapshot

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import RECEIPTS
 from millpond.core.decode import decode_payload
 from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, encode_document
 from millpond.core.errors import AccessDenied, Poison, ViewError, WriteRefused, as_value
@@ -21,9 +22,6 @@ from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result,
 from millpond.core.stamp import clamp_event_time, encode_stamp
 from millpond.core.topics import TopicRules, Topics
 from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
-
-RECEIPT_COLLECTION = "ops_dedupe"
-
 
 # Why a message can go no further: its own fault, a view's bug, a write no store will take, or no access at all.
 Fault = Poison | ViewError | WriteRefused | AccessDenied
@@ -199,12 +197,12 @@ class Router:
 
     def _receipt(self, event: Event, key: str) -> Ref:
         if self._rules.receipts_by_message:
-            return Ref(RECEIPT_COLLECTION, encode_id(event.message_id))
+            return Ref(RECEIPTS, encode_id(event.message_id))
         prefix = self._receipt_prefixes.get(event.topic)
         if prefix is None:
             prefix = encode_id(self._rules.env, event.topic) + SEPARATOR
             self._receipt_prefixes[event.topic] = prefix
-        return Ref(RECEIPT_COLLECTION, prefix + key)
+        return Ref(RECEIPTS, prefix + key)
 
 
 def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from millpond.core.ack import settle_replay
+from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Ref, Result
-from millpond.dead_letters.store import COLLECTION, StoredLetters
+from millpond.dead_letters.store import StoredLetters
 from millpond.engine.engine import Engine
 from millpond.live.outcomes import Outcomes
 
@@ -19,7 +20,7 @@ class Replays:
 
     async def replay_letter(self, letter_id: str) -> Result | None:
         """Send a letter's message through the engine again; None if there is no such letter."""
-        return await self._letters.replay(Ref(COLLECTION, letter_id), self._replay)
+        return await self._letters.replay(Ref(LETTERS, letter_id), self._replay)
 
     async def replay_delivery(self, delivery: Delivery) -> Result:
         """Send a message again that is kept elsewhere until this succeeds: nothing is buried."""

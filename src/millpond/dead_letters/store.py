@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import LETTERS, part_ref, token_ref
 from millpond.core.document import is_expired
 from millpond.core.errors import InvalidEvent, Unavailable, ViewError
 from millpond.core.hashing import base32_sha256
@@ -41,7 +42,6 @@ from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.describe import bounded_error, classification_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
-COLLECTION = "dead_letters"
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
 # So long a letter's parts outlive it: a store that expires by itself removes documents in any order.
@@ -105,10 +105,10 @@ class StoredLetters:
         mark, size = self._new_mark(), self._part_bytes_max
         gone_at = timestamps.to_datetime(expires + PARTS_OUTLIVE_US)
         names = [f"{mark}-{number:03d}" for number in range(-(-len(packed) // size))]
-        token = Put(_part_ref(ref, f"{mark}-token"), None, {"expireAt": gone_at})
+        token = Put(token_ref(ref, mark), None, {"expireAt": gone_at})
         for number, name in enumerate(names):
             part = {"delivery": packed[number * size : (number + 1) * size], "expireAt": gone_at}
-            writes = [Put(_part_ref(ref, name), None, part), *([token] if name == names[-1] else [])]
+            writes = [Put(part_ref(ref, name), None, part), *([token] if name == names[-1] else [])]
             versions = await self._create(writes)
         return names, Snapshot(token.ref, versions[-1], token.data)
 
@@ -212,10 +212,10 @@ class StoredLetters:
 def letter_ref(delivery: Delivery) -> Ref:
     subscription = delivery.subscription.rpartition("/")[2] or _NO_SUBSCRIPTION
     try:
-        return Ref(COLLECTION, encode_id(subscription, delivery.message_id))
+        return Ref(LETTERS, encode_id(subscription, delivery.message_id))
     except InvalidEvent:
         # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
-        return Ref(COLLECTION, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
+        return Ref(LETTERS, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
 
 
 def _data_mark(delivery: Delivery) -> dict[str, str]:
@@ -226,7 +226,7 @@ def _data_mark(delivery: Delivery) -> dict[str, str]:
 def _aside(delivery: Delivery) -> Ref:
     """Where the letter of a message without a subscription goes if another message's has the id."""
     mark = _data_mark(delivery)["dataMark"]
-    return Ref(COLLECTION, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
+    return Ref(LETTERS, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
 
 
 def attributes_text(delivery: Delivery) -> str:
@@ -240,12 +240,8 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     return {"id": snapshot.ref.id, **data}
 
 
-def _part_ref(ref: Ref, name: str) -> Ref:
-    return Ref(f"{ref.collection}/{ref.id}/parts", name)
-
-
 def _part_refs(letter: Snapshot) -> list[Ref]:
-    return [_part_ref(letter.ref, name) for name in (letter.data or {})["parts"]]
+    return [part_ref(letter.ref, name) for name in (letter.data or {})["parts"]]
 
 
 def _restless(ref: Ref) -> Unavailable:

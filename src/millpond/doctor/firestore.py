@@ -17,17 +17,14 @@ from google.cloud.firestore_admin_v1.services.firestore_admin.transports import 
 from google.cloud.firestore_admin_v1.types import Field
 from google.cloud.firestore_v1.types import BatchGetDocumentsRequest
 
+from millpond.core.collections import EVENT_LOG, LETTER_PARTS, LETTERS, PROBE, RECEIPTS
 from millpond.core.errors import AccessDenied, Unavailable
-from millpond.core.model import Ref
-from millpond.core.route import RECEIPT_COLLECTION
-from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.doctor import clock as clock_check
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
 from millpond.gcp import error_text, find_credentials
 from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
-from millpond.stores.firestore.names import LOG_COLLECTION
 from millpond.stores.firestore.store import FirestoreStore
 
 CHECK = "store"
@@ -35,7 +32,6 @@ TTL_CHECK = "expiry"
 _TTL_FIELD = "expireAt"
 _SLOW_S = 0.5
 _CALL_S = 10.0
-_PROBE = Ref("ops_services", "probe")
 _BATCH_GET = BatchGetDocumentsRequest.pb()
 
 
@@ -61,7 +57,7 @@ async def check_firestore(settings: Settings, store: FirestoreStore) -> list[Fin
 
 async def _read(store: FirestoreStore) -> tuple[float, float, float]:
     """Our clock before, Firestore's at the read, and ours after, in seconds since 1970."""
-    request = _BATCH_GET(database=store.names.database, documents=[store.names.document(_PROBE)])
+    request = _BATCH_GET(database=store.names.database, documents=[store.names.document(PROBE)])
     asked_at = time.time()
     try:
         (answer,) = await store.connection.batch_get(request)
@@ -72,15 +68,15 @@ async def _read(store: FirestoreStore) -> tuple[float, float, float]:
 
 def expiring_collections(settings: Settings) -> list[str]:
     """Collection ids whose documents carry `expireAt`, as Firestore knows them."""
-    names = [RECEIPT_COLLECTION, LETTERS]
+    names = [RECEIPTS, LETTERS]
     if settings.event_log and settings.event_log_ttl_days is not None:
-        names.append(LOG_COLLECTION)
+        names.append(EVENT_LOG)
     names += [view.collection for view in load_views(settings) if view.retention_days is not None]
     # A policy is for a collection's id, which is the last part of its path; the prefix stands before the first.
     ids = [
         settings.firestore_collection_prefix + name if "/" not in name else name.split("/")[-1] for name in names
     ]
-    return [*dict.fromkeys(ids), "parts"]
+    return [*dict.fromkeys(ids), LETTER_PARTS]
 
 
 async def check_expiry(settings: Settings, store: FirestoreStore) -> list[Finding]:

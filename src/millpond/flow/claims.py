@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import Unavailable
 from millpond.core.model import Conflict, Document, Patch, Ref, Snapshot
 from millpond.core.ports import Store
-from millpond.flow.run import COLLECTION
 from millpond.flow.transitions import Refused, Transition
 from millpond.stores.update import Budget, Decided, Pauses, update
 
@@ -67,7 +67,7 @@ class Claims:
 
         applied = await update(
             self._store,
-            [Ref(COLLECTION, run_id)],
+            [Ref(FLOW_RUNS, run_id)],
             decide_patch,
             Budget(seconds=budget_s, away=self._pauses),
             wall_clock=self._wall_clock,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.model import Document
-from millpond.flow.run import COLLECTION
 
 UPDATED_TYPE = "google.cloud.firestore.document.v1.updated"
 # The second form also says who made the change.
@@ -47,7 +47,7 @@ class EventFilter:
     """Tells updates of flow runs from all other events. `prefix` is FIRESTORE_COLLECTION_PREFIX."""
 
     def __init__(self, prefix: str = "") -> None:
-        self._collection = prefix + COLLECTION
+        self._collection = prefix + FLOW_RUNS
         # Project and database are not compared: whoever set up the trigger knows which they are.
         parent = r"(?:/?|/?documents/|(?://[^/]+/)?projects/[^/]+/databases/[^/]+/documents/)"
         self._name = re.compile(rf"{parent}{re.escape(self._collection)}/([^/]+)", re.DOTALL)

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container
 
 from millpond.concurrency import doubled_s
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StoreError
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome, FlowResult
-from millpond.flow.run import COLLECTION
 from millpond.flow.sweep import each_run
 from millpond.telemetry.log import Log
 
@@ -107,7 +107,7 @@ class LocalEvents:
             run_id=run_id,
             id=f"local-{self._number}",
             type=UPDATED_TYPE,
-            subject=f"documents/{COLLECTION}/{run_id}",
+            subject=f"documents/{FLOW_RUNS}/{run_id}",
         )
         self._follow_up(run_id, await self._handle(event))
 

@@ -15,8 +15,6 @@ from millpond.core import timestamps
 from millpond.core.errors import json_type
 from millpond.core.model import Document
 
-COLLECTION = "flow_runs"
-
 READY = "READY"
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from millpond.core import timestamps
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, check_ref, encode_document
 from millpond.core.errors import InvalidRun, RunExists, WriteRefused, json_type
 from millpond.core.hashing import base32_sha256
 from millpond.core.model import Committed, Document, Patch, Put, Ref, Snapshot
 from millpond.core.ports import Store
 from millpond.flow import run as runs
-from millpond.flow.run import COLLECTION
 from millpond.stores.update import Budget, Decided, update
 
 # The run's own field that is ours, and nobody else's.
@@ -51,7 +51,7 @@ def check_run(run: Any, run_id: str, now: int) -> tuple[str, Document]:
     if own_id not in {None, "", run_id}:
         raise InvalidRun(f"the run calls itself {own_id!r}, and is to be stored as {run_id!r}")
     document = {**run, "runId": run_id}
-    ref = Ref(COLLECTION, run_id)
+    ref = Ref(FLOW_RUNS, run_id)
     try:
         check_ref(ref)
         # First, because everything else takes the longer the bigger it is.
@@ -99,7 +99,7 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
     Raises RunExists where another run has the id, InvalidRun where the store will never take it, StoreError where
     it was not stored, or nobody knows: to send it again is safe.
     """
-    ref, at = Ref(COLLECTION, run_id), document[OURS]["submittedAt"]
+    ref, at = Ref(FLOW_RUNS, run_id), document[OURS]["submittedAt"]
     try:
         created = isinstance(await store.commit([Put(ref, None, document)]), Committed)
     except WriteRefused as refusal:

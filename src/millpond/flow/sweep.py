@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable, Collection
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
 from millpond.flow import transitions
 from millpond.flow.claims import Applied, Claims
-from millpond.flow.run import COLLECTION, Survey
+from millpond.flow.run import Survey
 from millpond.flow.submit import touch_run
 from millpond.flow.transitions import Refused, Transition
 from millpond.telemetry.log import Log
@@ -38,7 +39,7 @@ class SweepReport(msgspec.Struct):
 
 async def each_run(store: StoreWithCatalog) -> AsyncIterator[tuple[str, Document]]:
     after: str | None = None
-    while page := await store.list_documents(COLLECTION, _PAGE, after):
+    while page := await store.list_documents(FLOW_RUNS, _PAGE, after):
         for snapshot in page:
             if snapshot.data is not None:
                 yield snapshot.ref.id, snapshot.data
@@ -107,4 +108,4 @@ class Sweep:
             self._raise_event(run_id)
             return True
         at = timestamps.to_datetime(self._wall_clock())
-        return await touch_run(self._store, Ref(COLLECTION, run_id), at)
+        return await touch_run(self._store, Ref(FLOW_RUNS, run_id), at)

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import Overloaded, StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import Store
@@ -95,7 +96,7 @@ class FlowWorker:
                 return result.ends(FlowOutcome.FILTERED, "event_filtered", event.text)
             document = event.document
             if document is None:
-                (snapshot,) = await self._store.read([Ref(runs.COLLECTION, event.run_id)])
+                (snapshot,) = await self._store.read([Ref(FLOW_RUNS, event.run_id)])
                 if snapshot.data is None:
                     return result.ends(FlowOutcome.FILTERED, "event_filtered", "there is no such run")
                 document = snapshot.data

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from millpond.core.collections import PROBE
 from millpond.core.errors import StoreError, Unavailable
-from millpond.core.model import Ref
 from millpond.core.ports import StoreWithCatalog
 from millpond.stores.health import Call, Reason, StoreHealth
 from millpond.telemetry.log import ERROR_CHARS_MAX, Log
@@ -18,7 +18,6 @@ from millpond.telemetry.log import ERROR_CHARS_MAX, Log
 LOOK_EVERY_S = 1.0
 # How long `/ready` waits for a store that does not answer.
 PATIENCE_S = 2.0
-_PROBE = Ref("ops_services", "probe")
 
 
 class StoreReadiness:
@@ -59,7 +58,7 @@ class StoreReadiness:
         # What comes of them is in the health.
         with contextlib.suppress(StoreError):
             self._trying = Call.READ
-            await self._store.read([_PROBE])
+            await self._store.read([PROBE])
             if self._health.is_failing(Call.COMMIT):
                 self._trying = Call.COMMIT
                 if not await self._store.try_write():

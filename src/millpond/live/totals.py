@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from millpond.core.collections import LETTERS
 from millpond.core.errors import StoreError
 from millpond.core.ports import Catalog
-from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.telemetry.log import Log
 
 FRESH_S = 15.0

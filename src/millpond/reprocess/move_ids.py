@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
 from millpond.concurrency import raise_first, run_all
+from millpond.core.collections import root_of
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
@@ -65,7 +66,7 @@ async def collections_of(listing: Listing, view: View) -> list[str]:
     """The collections of a view's documents; a view that chooses them by event has those below its own."""
     if type(view).collection_of is View.collection_of:
         return [view.collection]
-    root = view.collection.split("/", 1)[0]
+    root = root_of(view.collection)
     below = [name for name, _ in await listing.collections() if name.startswith(f"{root}/")]
     return list(dict.fromkeys([view.collection, *below]))
 
@@ -105,7 +106,7 @@ class Mover:
         self._store = store
         self._forget = forget
         # One collection's first part belongs to one view: `load_views` checks it.
-        self._views = {view.collection.split("/", 1)[0]: view for view in views}
+        self._views = {root_of(view.collection): view for view in views}
 
     async def move_all(self, refs: Sequence[Ref], *, dry_run: bool = False) -> list[MoveReport]:
         """What became of each, in their order. Raises a store's error once all have been tried."""
@@ -114,7 +115,7 @@ class Mover:
         return cast("list[MoveReport]", reports)
 
     async def _move(self, ref: Ref, *, dry_run: bool) -> MoveReport:
-        view = self._views.get(ref.collection.split("/", 1)[0])
+        view = self._views.get(root_of(ref.collection))
         new = None if view is None else new_place(view, ref)
         if view is None or new is None:
             return MoveReport(ref, None, Moved.LEFT, _NOT_OLD)

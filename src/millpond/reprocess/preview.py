@@ -10,15 +10,16 @@ from typing import Any
 
 import msgspec
 
+from millpond.core.collections import LETTERS, RECEIPTS
 from millpond.core.document import encode_document
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Store
 from millpond.core.receipts import Receipts
-from millpond.core.route import RECEIPT_COLLECTION, Item, Router
+from millpond.core.route import Item, Router
 from millpond.dead_letters.describe import replay_answer, untried_answer
-from millpond.dead_letters.store import COLLECTION, StoredLetters
+from millpond.dead_letters.store import StoredLetters
 
 
 class PreviewedChange(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ class Preview:
         return [
             PreviewedChange(ref.path, self._before[ref].data, after.data)
             for ref, after in sorted(self._after.items())
-            if ref.collection != RECEIPT_COLLECTION and after.data is not None
+            if ref.collection != RECEIPTS and after.data is not None
         ]
 
     async def _look(self, item: Item) -> None:
@@ -86,7 +87,7 @@ async def preview_letters(
     """
     told: list[dict[str, Any]] = []
     for letter_id in dict.fromkeys(letter_ids):
-        found = await letters.open_letter(Ref(COLLECTION, letter_id))
+        found = await letters.open_letter(Ref(LETTERS, letter_id))
         if found is None:
             text = f"there is no letter {letter_id}"
             told.append(untried_answer(letter_id, "not_found", "not_found", text))

@@ -14,18 +14,18 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from millpond.core import timestamps
+from millpond.core.collections import REBUILDS, RECEIPTS
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
 from millpond.core.ids import encode_id
 from millpond.core.model import Conflict, Document, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.core.view import Merge, View
 from millpond.engine.engine import Engine
 from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
-from millpond.reprocess.scope import REBUILDS, OneView
+from millpond.reprocess.scope import OneView
 from millpond.stores.update import Budget, Decided, Pauses, update
 
 _PAGE = 100
@@ -76,7 +76,7 @@ class Rebuild:
         self._fold.touched = set()
         await self._fold.catch_up(self._store)
         written = 0
-        async for page in self._pages(RECEIPT_COLLECTION):
+        async for page in self._pages(RECEIPTS):
             await self._adopt_receipts(page)
         for collection in self._collections():
             async for page in self._pages(collection):
@@ -107,9 +107,9 @@ class Rebuild:
     async def _take_up(self, touched: Iterable[Ref]) -> int:
         """Receipts first: a document that counts an event without one might count it twice."""
         refs = sorted(touched)
-        receipts = [ref for ref in refs if ref.collection == RECEIPT_COLLECTION]
+        receipts = [ref for ref in refs if ref.collection == RECEIPTS]
         await self._adopt_receipts(await self._fold.scratch.read(receipts))
-        return await self._swap_all([ref for ref in refs if ref.collection != RECEIPT_COLLECTION])
+        return await self._swap_all([ref for ref in refs if ref.collection != RECEIPTS])
 
     async def _swap_all(self, refs: Sequence[Ref]) -> int:
         written = 0
@@ -174,7 +174,7 @@ class Rebuild:
 
         refs = [found.ref for found in waiting]
         if await patiently(lambda: update(self._store, refs, decide, _BUDGET, after_commit=forget)) is not None:
-            raise _restless(RECEIPT_COLLECTION)
+            raise _restless(RECEIPTS)
 
     async def _mark(self) -> None:
         """Remember that the view's rules of today held for everything until now: `verify` goes by it."""

@@ -16,8 +16,6 @@ from millpond.core import timestamps
 from millpond.core.model import LogEntry, Outcome, Snapshot
 from millpond.core.route import Target
 
-# One document for each view that was rebuilt, with when that was.
-REBUILDS = "ops_rebuilds"
 # What an event led to in a view that took it into account.
 _COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Self
 
+from millpond.core.collections import REBUILDS, RECEIPTS
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.receipts import Receipts
-from millpond.core.route import RECEIPT_COLLECTION, Router
+from millpond.core.route import Router
 from millpond.reprocess.fold import Advance, Fold
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
-from millpond.reprocess.scope import REBUILDS, AsRecorded, rebuilt_views
+from millpond.reprocess.scope import AsRecorded, rebuilt_views
 from millpond.stores.sqlite.store import SqliteStore
 
 _AT_ONCE = 500
@@ -82,11 +83,11 @@ class Verifier:
                 yield pair
 
     async def _touched(self, store: StoreWithCatalog) -> AsyncIterator[Pair]:
-        refs = sorted(ref for ref in self._fold.touched or () if ref.collection != RECEIPT_COLLECTION)
+        refs = sorted(ref for ref in self._fold.touched or () if ref.collection != RECEIPTS)
         stored, folded = await store.read(refs), await self._fold.scratch.read(refs)
         for mine, theirs in zip(stored, folded, strict=True):
             yield Pair(mine.ref, mine, theirs.data)
 
     async def _collections(self) -> list[str]:
-        made = {name for name, _ in await self._fold.scratch.collections() if name != RECEIPT_COLLECTION}
+        made = {name for name, _ in await self._fold.scratch.collections() if name != RECEIPTS}
         return sorted(made | self._fold.views.keys())

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from types import ModuleType
 
+from millpond.core.collections import is_own, root_of
 from millpond.core.errors import SettingsError
 from millpond.core.view import METHOD_OF_KIND, Latest, Merge, Tally, View
 from millpond.plugins import import_module
-from millpond.reprocess.scope import REBUILDS
 from millpond.settings import Settings
 from millpond.views.bars import MinuteBars
 from millpond.views.pipelines import IngestPipelines
@@ -84,14 +84,14 @@ def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
 
 
 def _check(views: Sequence[View], settings: Settings) -> None:
-    taken = {"ops_dedupe", "dead_letters", "flow_runs", "millpond_event_log", REBUILDS}
+    taken: set[str] = set()
     for view in views:
-        root = view.collection.split("/", 1)[0]
+        root = root_of(view.collection)
         view.name = view.name or root
         if not isinstance(view.time, str):
             view.time = tuple(view.time)
         problem = _problem_of(view, root, settings)
-        if problem is None and root in taken:
+        if problem is None and (is_own(root) or root in taken):
             problem = f"writes to {root}, which is taken: one collection belongs to one view"
         if problem is not None:
             raise SettingsError("VIEWS", f"{type(view).__module__}.{type(view).__name__}", problem)

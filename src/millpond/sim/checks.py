@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import LETTERS, RECEIPTS, part_ref
 from millpond.core.model import Delivery, LogEntry, Ref, Snapshot, Version
-from millpond.core.route import RECEIPT_COLLECTION
-from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.sim import oracle
 from millpond.sim.facts import BUG, REFUSED, PublishedMessage, attributes_of, data_of
 from millpond.sim.oracle import KIND_OF, Document, FactKind
@@ -104,7 +103,7 @@ class Checks:
                 self._counts_once(old, new)
             elif collection == LETTERS:
                 self._is_rightly_buried(old, new)
-            elif collection == RECEIPT_COLLECTION:
+            elif collection == RECEIPTS:
                 self._has_its_effect(old, new)
         self._note_batch(log)
 
@@ -220,7 +219,7 @@ class Checks:
         """What was buried can be brought back as it was sent."""
         head = letter.data or {}
         self._seen["letter in parts"] += bool(head["parts"])
-        parts = [self._house.get(Ref(f"{letter.ref.path}/parts", name)).data or {} for name in head["parts"]]
+        parts = [self._house.get(part_ref(letter.ref, name)).data or {} for name in head["parts"]]
         packed = head["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
         try:
             kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
@@ -250,7 +249,7 @@ class Checks:
         now = self._rules.now()
         alive_at = timestamps.to_datetime(now + self._rules.skew_max)
         known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_S * timestamps.SECOND_US)
-        for receipt in self._house.all_of(RECEIPT_COLLECTION):
+        for receipt in self._house.all_of(RECEIPTS):
             known = receipt.data or {}
             same = self.messages[known["messageId"]].fact == message.fact
             counted = TALLIES in known["views"] and known["createdAt"] < known_since

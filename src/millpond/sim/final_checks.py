@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from millpond.core.collections import RECEIPTS
 from millpond.core.model import Ref, Version
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.sim import oracle
 from millpond.sim.broker import Parcel
 from millpond.sim.checks import OURS, TALLIES, Broken, Checks
@@ -103,7 +103,7 @@ def check_receipts(rest: Rest) -> None:
     """Where receipts do not expire: one for every logical event that was taken, and none for what was not."""
     if rest.receipts_expire:
         return
-    receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPT_COLLECTION)]
+    receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPTS)]
     vouched = {_logical(rest.checks.messages[receipt["messageId"]]) for receipt in receipts}
     if len(vouched) != len(receipts):
         raise Broken("receipts agree", f"{len(receipts)} receipts for {len(vouched)} events")

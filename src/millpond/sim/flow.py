@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StepFailed, StoreError
 from millpond.core.model import Document, Put, Ref, Snapshot, Version
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome, FlowResult
-from millpond.flow.run import COLLECTION
 from millpond.flow.step import StepContext
 from millpond.flow.sweep import SweepReport
 from millpond.sim.checks import Broken, Rules
@@ -86,7 +86,7 @@ class FlowWorld:
         """Where clocks agree, who is not told that the step is lost must still have it."""
         if self._rules.skew_max or context.is_lost():
             return
-        run = self._house.get(Ref(COLLECTION, context.run_id)).data or {}
+        run = self._house.get(Ref(FLOW_RUNS, context.run_id)).data or {}
         claim = run["steps"][context.step_id].get("claim") or {}
         if claim.get("token") != context.token:
             self._object("a worker knows when its claim is lost", f"{context.run_id}/{context.step_id} is {claim}")
@@ -117,7 +117,7 @@ class FlowWorld:
         for number in range(count):
             needs = [name for name in steps if self._dice.random() < 0.4]
             steps[f"step-{number}"] = {"stepType": STEP_TYPE, "status": "READY", "dependsOn": needs}
-        self._house.commit([Put(Ref(COLLECTION, run_id), None, {"flowKey": "simulated", "steps": steps})])
+        self._house.commit([Put(Ref(FLOW_RUNS, run_id), None, {"flowKey": "simulated", "steps": steps})])
 
     def _deliver_later(self, event: FlowEvent, delay_s: float, version: Version | None) -> None:
         self._loop.call_later(delay_s, self._deliver, event, version, context=WORLD)
@@ -137,7 +137,7 @@ class FlowWorld:
             if task.result().outcome is FlowOutcome.RETRY:
                 self._deliver_later(event, self._dice.uniform(0.5, 5.0), version)
                 return
-            run = self._house.get(Ref(COLLECTION, event.run_id))
+            run = self._house.get(Ref(FLOW_RUNS, event.run_id))
             if run.version == version and _is_waiting((run.data or {})["steps"]):
                 self._object("no event is forgotten while a step waits", f"{event.id} ← {task.result().reason}")
 

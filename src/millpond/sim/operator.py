@@ -9,10 +9,10 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from millpond.core.collections import LETTERS
 from millpond.core.errors import MillpondError
 from millpond.core.model import Delete, Put, Ref
 from millpond.core.timestamps import to_datetime
-from millpond.dead_letters.store import COLLECTION as LETTERS
 from millpond.sim import oracle
 from millpond.sim.checks import Checks, Rules
 from millpond.sim.facts import BUG, PublishedMessage

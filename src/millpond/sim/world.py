@@ -18,12 +18,10 @@ from typing import Any
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import FLOW_RUNS, LETTERS, RECEIPTS
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, LogEntry, Outcome, Ref, Result
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.dead_letters.attributes import restore
-from millpond.dead_letters.store import COLLECTION as LETTERS
-from millpond.flow.run import COLLECTION as RUNS
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
 from millpond.sim.checks import TALLIES, Broken, Checks, Rules, letter_of
@@ -135,7 +133,7 @@ class World:
         """The store tells us of every commit."""
         self._checks.committed(changes, log)
         for old, new in changes:
-            if new.ref.collection == RUNS and new.data is not None:
+            if new.ref.collection == FLOW_RUNS and new.data is not None:
                 self._flow.changed(old, new)
             elif new.ref.collection == LETTERS:
                 self._operator.letter_touched(new.ref)
@@ -203,7 +201,7 @@ class World:
         final_checks.check_unchanged(before, after, "delivered once more")
         # A commit that was asked for long ago may still be on its way, and rests on a receipt's absence.
         self._run_until_time(self._loop.time() + 4 * DEADLINE_S)
-        for receipt in self._house.all_of(RECEIPT_COLLECTION):
+        for receipt in self._house.all_of(RECEIPTS):
             self._operator.delete(receipt.ref)
         before = final_checks.photograph(self._house, KIND_OF)
         self._deliver_again([message for message in arrived if message.fact.topic != "gates"])

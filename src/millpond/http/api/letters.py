@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond.concurrency import raise_first, run_all
+from millpond.core.collections import LETTERS
 from millpond.core.decode import decode_push
 from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, StoreError, Unavailable
 from millpond.core.model import Outcome, Ref, Result, Snapshot
@@ -90,7 +91,7 @@ class LettersApi:
         limit, wanted = page_limit(request.query_params), _filter(request.query_params)
         after = request.query_params.get("after")
         if wanted == _ALL:
-            found = await self._service.store.list_documents(in_store.COLLECTION, limit + 1, after)
+            found = await self._service.store.list_documents(LETTERS, limit + 1, after)
         else:
             found = []
             async for letter in self._scan(wanted, after):
@@ -132,7 +133,7 @@ class LettersApi:
         return json_response({"ids": found, "more": False})
 
     async def _letter(self, _: Request, key: str) -> Response:
-        opened = await self._service.letters.open_letter(Ref(in_store.COLLECTION, key))
+        opened = await self._service.letters.open_letter(Ref(LETTERS, key))
         if opened is None:
             return _no_letter(key)
         snapshot, delivery = opened
@@ -148,7 +149,7 @@ class LettersApi:
 
     async def _scan(self, wanted: Filter, after: str | None = None) -> AsyncIterator[Snapshot]:
         while True:
-            page = await self._service.store.list_documents(in_store.COLLECTION, _SCANNED_AT_ONCE, after)
+            page = await self._service.store.list_documents(LETTERS, _SCANNED_AT_ONCE, after)
             for letter in page:
                 if wanted.matches(letter):
                     yield letter
@@ -176,7 +177,7 @@ class LettersApi:
         return json_response({"purged": purged, "missing": missing})
 
     async def _purge_one(self, key: str) -> bool:
-        gone = await self._service.letters.purge(Ref(in_store.COLLECTION, key))
+        gone = await self._service.letters.purge(Ref(LETTERS, key))
         self._letters_changed()
         return gone
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.flow.run import COLLECTION as RUNS
+from millpond.core.collections import FLOW_RUNS
 from millpond.http.events import EVENTS_PATH
 from millpond.http.fast_push import PUSH_PATH
 from millpond.http.openapi import answers
@@ -61,7 +61,7 @@ _EVENT_EXAMPLE = {
     "id": "1",
     "source": "//firestore.googleapis.com/projects/demo/databases/(default)",
     "type": "google.cloud.firestore.document.v1.updated",
-    "subject": "documents/flow_runs/invoice-7",
+    "subject": f"documents/{FLOW_RUNS}/invoice-7",
 }
 _take_event = Operation(
     "takeEvent",
@@ -170,7 +170,7 @@ _ADMIN: dict[str, dict[str, Operation]] = {
             "201 for a new run, 200 where the very same was submitted before.",
             (parameter("query", "runId", "Names a run that does not name itself."),),
             {JSON: {"schema": ref("FlowRun"), "example": _RUN_EXAMPLE}},
-            leads_to={"document": {"collection": RUNS, "id": "$response.body#/runId"}},
+            leads_to={"document": {"collection": FLOW_RUNS, "id": "$response.body#/runId"}},
         )
     },
     "/api/flow-runs/sweep": {"POST": Operation("sweepRuns", "Look after steps that were left", ok("SweepReport"))},

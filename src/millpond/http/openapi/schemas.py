@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.decode import ENVELOPE_CHARS_MAX, MESSAGE_ID_BYTES_MAX
 from millpond.core.model import Outcome
 from millpond.flow import results as flow
@@ -118,7 +119,7 @@ _REQUESTS: dict[str, Schema] = {
             "id": {"type": "string", "minLength": 1},
             "source": {"type": "string", "minLength": 1},
             "type": {"type": "string", "minLength": 1, "description": "Updates of documents are looked at."},
-            "subject": described(TEXT_OR_NULL, "`documents/flow_runs/{runId}`, or its whole name."),
+            "subject": described(TEXT_OR_NULL, f"`documents/{FLOW_RUNS}/{{runId}}`, or its whole name."),
             "document": TEXT_OR_NULL,
             "datacontenttype": TEXT_OR_NULL,
             "data": {"anyOf": [ref("DocumentEventData"), {"type": "null"}]},

@@ -15,12 +15,13 @@ from google.cloud.firestore_v1.types import (
 )
 
 from millpond.core import timestamps
+from millpond.core.collections import EVENT_LOG
 from millpond.core.decode import MESSAGE_ID_BYTES_MAX
 from millpond.core.model import Committed, Conflict, Delete, LogEntry, LogPage, Outcome, Ref, Snapshot, Write
 from millpond.stores.firestore import log as firestore_log
 from millpond.stores.firestore.connection import Connection
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
-from millpond.stores.firestore.names import LOG_COLLECTION, Names
+from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_value, get_time
 
 # People wait longer than a commit may.
@@ -74,8 +75,8 @@ class FirestoreCatalog(ABC):
         by_message: list[Snapshot] = []
         # A longer text is the id of no message, and Firestore refuses to look for it.
         if len(any_id.encode(errors="replace")) <= MESSAGE_ID_BYTES_MAX:
-            by_message = await self._query(LOG_COLLECTION, ("messageId", "EQUAL", any_id))
-        by_event = await self._query(LOG_COLLECTION, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
+            by_message = await self._query(EVENT_LOG, ("messageId", "EQUAL", any_id))
+        by_event = await self._query(EVENT_LOG, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
         found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
         return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
 
@@ -86,7 +87,7 @@ class FirestoreCatalog(ABC):
         while topic is not None:
             is_topic = ("topic", "EQUAL", topic)
             numbers = await asyncio.gather(
-                *(self._count(LOG_COLLECTION, is_topic, ("outcome", "EQUAL", str(o))) for o in Outcome)
+                *(self._count(EVENT_LOG, is_topic, ("outcome", "EQUAL", str(o))) for o in Outcome)
             )
             counts[topic] = {str(o): n for o, n in zip(Outcome, numbers, strict=True) if n}
             topic = await self._next_topic(topic)
@@ -95,7 +96,7 @@ class FirestoreCatalog(ABC):
     async def read_log(self, after: str | None, limit: int) -> LogPage:
         """By arrival. Its end is read again the next time: instances' clocks differ, and commits take a while."""
         cursor = firestore_log.decode_position(after)
-        found = await self._query(LOG_COLLECTION, order_by="arrivedAt", limit=limit + 1, cursor=cursor)
+        found = await self._query(EVENT_LOG, order_by="arrivedAt", limit=limit + 1, cursor=cursor)
         page, more = found[:limit], len(found) > limit
         position = firestore_log.encode_position(page[-1], exact=more) if page else after
         return LogPage([firestore_log.decode_snapshot(snapshot) for snapshot in page], position, more)
@@ -108,14 +109,14 @@ class FirestoreCatalog(ABC):
             swept += await self._delete(await self._query(collection, expired, limit=_SWEPT_AT_ONCE))
         if events_before is not None:
             old = ("arrivedAt", "LESS_THAN", timestamps.to_datetime(events_before))
-            swept += await self._delete(await self._query(LOG_COLLECTION, old, limit=_SWEPT_AT_ONCE))
+            swept += await self._delete(await self._query(EVENT_LOG, old, limit=_SWEPT_AT_ONCE))
         return swept
 
     async def earlier_entries(self, log: Sequence[LogEntry]) -> list[Snapshot]:
         """What the log holds of the messages that are being replayed."""
         found: list[Snapshot] = []
         for message_id in {entry.delivery.message_id for entry in log if entry.replay}:
-            found += await self._query(LOG_COLLECTION, ("messageId", "EQUAL", message_id))
+            found += await self._query(EVENT_LOG, ("messageId", "EQUAL", message_id))
         return found
 
     async def _delete(self, snapshots: Sequence[Snapshot]) -> int:
@@ -125,7 +126,7 @@ class FirestoreCatalog(ABC):
 
     async def _next_topic(self, after: str | None) -> str | None:
         filters = () if after is None else (("topic", "GREATER_THAN", after),)
-        page = await self._query(LOG_COLLECTION, *filters, order_by="topic", limit=1)
+        page = await self._query(EVENT_LOG, *filters, order_by="topic", limit=1)
         return (page[0].data or {})["topic"] if page else None
 
     async def _collection_ids(self, document: Ref | None) -> list[str]:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.collections import EVENT_LOG
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
 from millpond.core.model import Delete, LogEntry, Put, Ref, Snapshot
-from millpond.stores.firestore.names import LOG_COLLECTION
 from millpond.stores.log_entry import decode_entry, encode_body, gives_way
 
 # Beside the other fields of a document that may have 1 MiB.
@@ -58,7 +58,7 @@ def entry_ref(entry: LogEntry) -> Ref:
     """Message ids are unique within a topic, not beyond."""
     message_id = entry.delivery.message_id
     # The hash first: Pub/Sub's ids grow, and documents next to each other in time would crowd one server.
-    return Ref(LOG_COLLECTION, encode_id(base32_sha256(message_id.encode())[:6], message_id, entry.topic or "-"))
+    return Ref(EVENT_LOG, encode_id(base32_sha256(message_id.encode())[:6], message_id, entry.topic or "-"))
 
 
 def event_id_key(event_id: str | None) -> str | None:

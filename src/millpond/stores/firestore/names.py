@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from millpond.core.collections import EVENT_LOG
 from millpond.core.model import Ref
-
-# Where the event log lives; no view may write there, and no listing shows it.
-LOG_COLLECTION = "millpond_event_log"
 
 
 class Names:
@@ -28,8 +26,9 @@ class Names:
         return (f"{self._start}{above}", last) if above else (self.root, self._prefix + last)
 
     def collection(self, collection_id: str) -> str | None:
-        """A top-level collection id as we call it; None where it is not one of ours."""
+        """A top-level collection id as we call it; None if it is not one of ours."""
         if not collection_id.startswith(self._prefix):
             return None
         name = collection_id.removeprefix(self._prefix)
-        return None if not name or name == LOG_COLLECTION else name
+        # No listing shows the event log.
+        return None if not name or name == EVENT_LOG else name

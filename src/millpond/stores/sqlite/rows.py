@@ -11,8 +11,8 @@ from typing import Any
 
 import apsw
 
+from millpond.core.collections import RECEIPTS
 from millpond.core.model import Ref, Version
-from millpond.core.route import RECEIPT_COLLECTION
 from millpond.stores.sqlite.many import execute_many
 
 # Where, the version it must have, when it expires, and the document encoded.
@@ -20,7 +20,7 @@ PutRow = tuple[Ref, Version | None, int | None, bytes]
 
 COLLECTIONS = f"""
     SELECT collection, count(*) FROM documents GROUP BY collection
-    UNION ALL SELECT '{RECEIPT_COLLECTION}', count(*) FROM receipts WHERE EXISTS (SELECT 1 FROM receipts)
+    UNION ALL SELECT '{RECEIPTS}', count(*) FROM receipts WHERE EXISTS (SELECT 1 FROM receipts)
     GROUP BY 1 ORDER BY 1
 """  # noqa: S608 - a constant of ours
 _FETCH = "SELECT version, body FROM documents WHERE collection = ? AND id = ?"
@@ -49,7 +49,7 @@ _DELETE_RECEIPT = "DELETE FROM receipts WHERE hash = ? AND id = ? AND version = 
 
 def fetch(connection: apsw.Connection, ref: Ref) -> tuple[Version | None, bytes | None]:
     collection, key = ref
-    if collection == RECEIPT_COLLECTION:
+    if collection == RECEIPTS:
         rows = connection.execute(_FETCH_RECEIPT, (_hash(key), key))
     else:
         rows = connection.execute(_FETCH, ref)
@@ -57,13 +57,13 @@ def fetch(connection: apsw.Connection, ref: Ref) -> tuple[Version | None, bytes 
 
 
 def page(collection: str, limit: int, after: str | None) -> tuple[str, tuple[Any, ...]]:
-    if collection == RECEIPT_COLLECTION:
+    if collection == RECEIPTS:
         return _PAGE_RECEIPTS, (after or "", limit)
     return _PAGE, (collection, after or "", limit)
 
 
 def count(collection: str) -> tuple[str, tuple[Any, ...]]:
-    if collection == RECEIPT_COLLECTION:
+    if collection == RECEIPTS:
         return "SELECT count(*) FROM receipts", ()
     return "SELECT count(*) FROM documents WHERE collection = ?", (collection,)
 
@@ -75,7 +75,7 @@ def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -
     receipt_creates: list[tuple[Any, ...]] = []
     receipt_updates: list[tuple[Any, ...]] = []
     for (collection, key), base, expire_at, body in puts:
-        if collection == RECEIPT_COLLECTION:
+        if collection == RECEIPTS:
             if base is None:
                 receipt_creates.append((_hash(key), key, version, expire_at, body))
             else:
@@ -98,7 +98,7 @@ def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -
 
 def delete(connection: apsw.Connection, ref: Ref, base: Version) -> int:
     collection, key = ref
-    if collection == RECEIPT_COLLECTION:
+    if collection == RECEIPTS:
         return _changes(connection, _DELETE_RECEIPT, (_hash(key), key, base))
     return _changes(connection, _DELETE, (collection, key, base))
 
