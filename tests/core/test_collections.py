@@ -13,7 +13,7 @@ from millpond.core import collections
 from millpond.core.collections import OWN, is_own, part_ref, root_of, token_ref
 from millpond.core.errors import SettingsError
 from millpond.core.model import Ref
-from millpond.views import load_views
+from millpond.service.views import load_views
 
 SRC = Path(__file__).parents[2] / "src"
 # Also the path of a letter's parts.
