@@ -29,6 +29,7 @@ from millpond.flow.event import Filtered, FlowEvent
 from millpond.flow.results import OK, FlowResult
 from millpond.flow.service import GRACE_S, Flow
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
+from millpond.service.steps import load_configured_steps
 from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreLock
@@ -59,7 +60,8 @@ class _Host:
 
     async def _open(self, settings: Settings) -> tuple[Any, Flow]:
         store = open_store(settings)
-        flow = Flow(settings, store, self.log, self._metrics, lambda: time.time_ns() // 1_000)
+        steps = load_configured_steps(settings)
+        flow = Flow(settings, store, self.log, self._metrics, lambda: time.time_ns() // 1_000, steps=steps)
         flow.start()
         return store, flow
 

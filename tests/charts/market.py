@@ -11,8 +11,8 @@ from typing import Any
 
 from millpond import settings as settings_module
 from millpond.charts.bars import Bar
-from millpond.charts.request import MINUTE_US
 from millpond.charts.step import chart_export
+from millpond.charts.times import MINUTE_US
 from millpond.core import timestamps
 from millpond.core.model import Document, Put, Ref, Snapshot
 from millpond.flow.step import StepContext
@@ -113,7 +113,7 @@ class Bench:
             idempotency_key="run-1+draw",
             artifacts=self.folder,
             documents=self.store,
-            settings=settings_module.load({"ARTIFACTS_DIR": str(self.root), **self.environment}),
+            settings=settings_module.load({"ARTIFACTS_DIR": str(self.root), **self.environment}).by_name(),
             wall_clock=lambda: self.now,
             is_lost=self.is_lost,
         )

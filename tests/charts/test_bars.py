@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.charts.bars import Bar, BarFold, Minute, bar_of, minute_of
-from millpond.charts.request import MINUTE_US, TIMEFRAMES
+from millpond.charts.request import TIMEFRAMES
+from millpond.charts.times import MINUTE_US
 from tests.charts.market import DAY_US, OPEN
 
 GOOD: dict[str, Any] = {"open": 10, "high": 12.5, "low": "9.75", "close": "11", "volume": 100}

@@ -18,8 +18,8 @@ from PIL import Image
 
 from millpond.charts import draw as drawing
 from millpond.charts import files
-from millpond.charts.request import MINUTE_US
 from millpond.charts.step import chart_export
+from millpond.charts.times import MINUTE_US
 from millpond.core import timestamps
 from millpond.core.errors import StepFailed
 from millpond.flow.step import TYPES_ATTRIBUTE, ClaimLost

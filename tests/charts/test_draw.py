@@ -20,8 +20,8 @@ from PIL import Image
 
 from millpond.charts.bars import Bar
 from millpond.charts.draw import Chart, draw, figure_of
-from millpond.charts.request import MINUTE_US
 from millpond.charts.theme import DARK, LIGHT, look_of
+from millpond.charts.times import MINUTE_US
 from millpond.core import timestamps
 from tests.charts.market import DAY_US, HOUR_US, OPEN, walk
 

@@ -10,8 +10,9 @@ import pytest
 from millpond.charts import sources
 from millpond.charts.bars import Found
 from millpond.charts.find import between, find_bars, first, last
-from millpond.charts.request import MINUTE_US, Request
+from millpond.charts.request import Request
 from millpond.charts.sources import open_source
+from millpond.charts.times import MINUTE_US
 from millpond.core import timestamps
 from millpond.core.errors import StepFailed
 from millpond.core.ids import encode_id

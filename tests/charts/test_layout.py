@@ -25,7 +25,7 @@ from millpond.charts.layout import (
     time_ticks,
     volume_scale,
 )
-from millpond.charts.request import MINUTE_US
+from millpond.charts.times import MINUTE_US
 from millpond.core import timestamps
 from tests.charts.market import DAY_US, HOUR_US, OPEN
 

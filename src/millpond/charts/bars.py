@@ -6,14 +6,11 @@ wrote may lack fields. A minute that cannot be drawn is counted, never guessed.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from typing import Any, NamedTuple
 
-from millpond.charts.request import MINUTE_US
-from millpond.core import timestamps
-from millpond.core.errors import InvalidEvent
-from millpond.core.model import Document
+from millpond import Document, InvalidEvent
+from millpond.charts import times
 
 # From here on a float has no digits left for cents, nor an axis room for the number.
 _NUMBER_MAX = 1e15
@@ -46,15 +43,11 @@ class Found(NamedTuple):
 
 def minute_of(document: Document) -> int | None:
     """The minute a document is about, by its `ts`."""
-    value = document.get("ts")
-    if isinstance(value, dt.datetime):
-        us = timestamps.from_datetime(value) if value.tzinfo is not None else None
-    else:
-        try:
-            us = timestamps.parse(value, "ts")
-        except InvalidEvent:
-            us = None
-    return None if us is None else us - us % MINUTE_US
+    try:
+        us = times.parse(document.get("ts"), "ts")
+    except InvalidEvent:
+        return None
+    return us - us % times.MINUTE_US
 
 
 def bar_of(document: Document, start: int) -> Bar | None:

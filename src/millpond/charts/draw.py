@@ -26,11 +26,11 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from PIL import Image
 
+from millpond import to_datetime
 from millpond.charts import labels, layout
 from millpond.charts.bars import Bar
 from millpond.charts.request import TIMEFRAMES
 from millpond.charts.theme import look_of
-from millpond.core import timestamps
 
 _DPI = 100
 _HEIGHT_PX = 720
@@ -184,7 +184,7 @@ class _Page:
         timeframe_x = self._extent(title).x1 + 12
         timeframe = self._write(timeframe_x, y, self.chart.timeframe, px=_TITLE_PX, colour=self.look.faint)
         ends = (self.bars[0].start, self.bars[-1].start + self.step)
-        start, end = (timestamps.to_datetime(us).astimezone(self.zone) for us in ends)
+        start, end = (to_datetime(us).astimezone(self.zone) for us in ends)
         count = "1 bar" if len(self.bars) == 1 else f"{len(self.bars):,} bars"
         parts = (labels.window_text(start, end), labels.zone_text(self.chart.zone, [start, end]), count)
         self._write(_LEFT_PX, y - 22, "  ·  ".join(parts), colour=self.look.faint)

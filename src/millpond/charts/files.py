@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from millpond import StepFailed
 from millpond.charts.request import ChartFailure, Request
-from millpond.core.errors import StepFailed
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1

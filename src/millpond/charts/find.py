@@ -8,12 +8,12 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from millpond.charts.bars import BarFold, Found
-from millpond.charts.request import BARS_DEFAULT, MINUTE_US, Request
+from millpond.charts.request import BARS_DEFAULT, Request
 from millpond.charts.sources import PAGE_DOCUMENTS, BarSource
-from millpond.core import timestamps
+from millpond.charts.times import DAY_US, MINUTE_US
 
 # How far away a bar may be and still be one of "the last".
-REACH_US = 400 * timestamps.DAY_US
+REACH_US = 400 * DAY_US
 
 
 async def find_bars(source: BarSource, request: Request, now: int) -> Found:

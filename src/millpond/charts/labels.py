@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from millpond.charts.layout import TimeTick
-from millpond.core import timestamps
+from millpond.charts.times import MINUTE_US
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DECIMALS_MAX = 12
@@ -88,7 +88,7 @@ def zone_text(zone: str, times: Sequence[dt.datetime]) -> str:
 
 def length_text(us: int) -> str:
     """How long a gap lasts, in its two biggest units: 17 h 30 min."""
-    minutes = us // (60 * timestamps.SECOND_US)
+    minutes = us // MINUTE_US
     parts = ((minutes // 1_440, "d"), (minutes // 60 % 24, "h"), (minutes % 60, "min"))
     first = next(n for n, (count, _) in enumerate(parts) if count)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from millpond import to_datetime
 from millpond.charts.bars import Bar
-from millpond.core import timestamps
+from millpond.charts.times import MINUTE_US
 
 GAP_SLOTS_MAX = 12
 # Fewer would be drawn as blocks.
@@ -119,12 +120,12 @@ def _slot_px(slots: int) -> float:
 
 def time_ticks(layout: Layout, step: int, zone: dt.tzinfo) -> list[TimeTick]:
     """Ticks at round local times and where days begin, none nearer to another than a label is wide."""
-    slot_minutes = step // (60 * timestamps.SECOND_US)
+    slot_minutes = step // MINUTE_US
     tick_minutes = next(
         (m for m in _TICK_MINUTES if m >= slot_minutes and m / slot_minutes * layout.slot_px >= TIME_LABEL_PX),
         _DAY_MINUTES,
     )
-    local = [timestamps.to_datetime(slot.start).astimezone(zone) for slot in layout.slots]
+    local = [to_datetime(slot.start).astimezone(zone) for slot in layout.slots]
     # The first slot of a chart is not where its day begins.
     days = [n for n in range(1, len(local)) if local[n].date() != local[n - 1].date()]
     round_times = [n for n, at in enumerate(local) if (at.hour * 60 + at.minute) % tick_minutes == 0]

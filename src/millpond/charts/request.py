@@ -6,16 +6,13 @@ A fault of the inputs as a whole fails the step; that of one request fails it al
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from millpond.core import timestamps
-from millpond.core.errors import InvalidEvent, StepFailed, json_type
-from millpond.core.ids import encode_id
-from millpond.core.model import Document
+from millpond import Document, InvalidEvent, StepFailed, encode_id, to_text
+from millpond.charts import times
+from millpond.charts.times import MINUTE_US
 
-MINUTE_US = 60 * timestamps.SECOND_US
 TIMEFRAMES = {"1m": MINUTE_US, "5m": 5 * MINUTE_US, "15m": 15 * MINUTE_US, "1h": 60 * MINUTE_US}
 BARS_DEFAULT = 120
 BARS_MAX = 5_000
@@ -74,7 +71,7 @@ def symbol_of(run: Document) -> str:
             "MISSING_SYMBOL", 'the run must name its instrument as text, such as scope: {symbol: "SPY"}'
         )
     try:
-        encode_id(symbol, timestamps.to_text(0))
+        encode_id(symbol, to_text(0))
     except InvalidEvent as error:
         raise StepFailed("INVALID_INPUTS", f"scope.symbol: {error}") from None
     return symbol
@@ -105,7 +102,7 @@ def _parse_request(index: int, fields: Any, timeframe_default: str) -> Request |
     """Every field is looked at, so that a failure says as much of what was asked as can be read."""
     faults: list[str] = []
     if not isinstance(fields, dict):
-        faults.append(f"a request must be a map, not {json_type(fields)}")
+        faults.append(f"a request must be a map, not {_type_name(fields)}")
         fields = {}
     template = fields.get("chartTemplateId")
     if template is not None and not (isinstance(template, str) and len(template) <= TEMPLATE_CHARS_MAX):
@@ -131,18 +128,18 @@ def _parse_request(index: int, fields: Any, timeframe_default: str) -> Request |
     return Request(index=index, timeframe=timeframe, template=template, start=start, end=end)
 
 
+def _type_name(value: Any) -> str:
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
 def _is_timeframe(value: Any) -> bool:
     return isinstance(value, str) and value in TIMEFRAMES
 
 
 def _parse_time(value: Any, name: str, faults: list[str]) -> int | None:
-    # Firestore hands times out as datetimes; in JSON they are text or numbers.
-    if value is None:
-        return None
     try:
-        if isinstance(value, dt.datetime) and value.tzinfo is not None:
-            value = value.isoformat()
-        return timestamps.parse(value, name)
+        return None if value is None else times.parse(value, name)
     except InvalidEvent as error:
         faults.append(str(error))
         return None

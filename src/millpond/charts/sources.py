@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
+from millpond import Document, Documents, Snapshot, StepFailed, decode_id, encode_id, to_datetime, to_text
 from millpond.charts.bars import Minute, bar_of, minute_of
-from millpond.charts.request import MINUTE_US
-from millpond.core import timestamps
-from millpond.core.errors import StepFailed
-from millpond.core.ids import decode_id, encode_id
-from millpond.core.model import Document, Snapshot
-from millpond.flow.step import Documents
+from millpond.charts.times import DAY_US, MINUTE_US
 
 COLLECTION = "market_bars_1m"
 COLLECTION_NESTED = "market_bars_1m_by_symbol"
@@ -70,7 +66,7 @@ class NaturalIds:
         return bool(page) and page[0].ref.id < self._id(upper)
 
     def _id(self, minute: int) -> str:
-        return encode_id(self._symbol, timestamps.to_text(minute))
+        return encode_id(self._symbol, to_text(minute))
 
     def _minute(self, snapshot: Snapshot) -> Minute | None:
         document = snapshot.data or {}
@@ -110,12 +106,12 @@ class NestedIds:
     def _parts(self, lower: int, upper: int) -> list[tuple[str, str | None, str]]:
         """For each day: its collection, the id to read after, and the id to stop before."""
         parts = []
-        for day in range(lower - lower % timestamps.DAY_US, upper, timestamps.DAY_US):
-            first, end = max(lower, day), min(upper, day + timestamps.DAY_US)
-            date = timestamps.to_datetime(day).strftime("%Y%m%d")
+        for day in range(lower - lower % DAY_US, upper, DAY_US):
+            first, end = max(lower, day), min(upper, day + DAY_US)
+            date = to_datetime(day).strftime("%Y%m%d")
             after = None if first == day else _hhmm(first - MINUTE_US)
             # Beyond every minute of the day.
-            before = "24" if end == day + timestamps.DAY_US else _hhmm(end)
+            before = "24" if end == day + DAY_US else _hhmm(end)
             parts.append((f"{self._days}/{date}/minutes", after, before))
         return parts
 
@@ -183,4 +179,4 @@ def _stamp(document: Document) -> str:
 
 
 def _hhmm(minute: int) -> str:
-    return timestamps.to_datetime(minute).strftime("%H%M")
+    return to_datetime(minute).strftime("%H%M")

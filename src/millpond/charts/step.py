@@ -1,39 +1,35 @@
 """The step CHART_EXPORT: candlestick charts of the run's symbol, as PNG files with a manifest.
 
-What it is made of is in `millpond.charts`; here it is put together, one request after the other. Drawing and
+The other modules of `millpond.charts` do the work; this one calls them, one request after the other. Drawing and
 writing happen in threads, and matplotlib is loaded when the first chart is drawn.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millpond import StepContext, StepFailed, step, to_text
 from millpond.charts import files
 from millpond.charts.bars import Bar
 from millpond.charts.find import find_bars
 from millpond.charts.request import ChartFailure, Inputs, Request, parse_inputs, symbol_of
 from millpond.charts.sources import BarSource, open_source
-from millpond.concurrency import in_thread
-from millpond.core import timestamps
-from millpond.core.errors import StepFailed
-from millpond.flow.step import StepContext, step
 
 if TYPE_CHECKING:
     from millpond.charts.draw import Picture
 
 
-@step("CHART_EXPORT")
+@step("CHART_EXPORT", needs="matplotlib")
 async def chart_export(context: StepContext) -> dict[str, Any]:
     """Draw what `inputs.requests` asks for, and say in a manifest what became of each."""
     symbol = symbol_of(context.run)
     inputs = parse_inputs(context.step, context.inputs)
     context.ensure_claimed()
-    await in_thread(functools.partial(files.make_folder, context.artifacts))
-    source = open_source(context.documents, context.settings.bars_id, symbol)
+    await context.in_thread(files.make_folder, context.artifacts)
+    source = open_source(context.documents, context.settings["BARS_ID"], symbol)
     items: list[dict[str, Any]] = []
     failures: list[ChartFailure] = []
     for request in inputs.requests:
@@ -72,8 +68,8 @@ async def _export(
             code="NO_BARS",
             message=_no_bars(request, found.skipped),
         )
-    zone = context.settings.charts_default_timezone
-    picture = await in_thread(functools.partial(_draw, request, symbol, found.bars, zone))
+    zone = context.settings["CHARTS_DEFAULT_TIMEZONE"]
+    picture = await context.in_thread(_draw, request, symbol, found.bars, zone)
     name = files.file_name(request, symbol)
     await _publish(context, name, picture.png)
     start = found.bars[0].start if request.start is None else request.start
@@ -82,8 +78,8 @@ async def _export(
         "index": request.index,
         "file": name,
         "timeframe": request.timeframe,
-        "from": timestamps.to_text(start),
-        "to": timestamps.to_text(end),
+        "from": to_text(start),
+        "to": to_text(end),
         "bars": len(found.bars),
         "skipped": found.skipped,
         "chartTemplateId": request.template,
@@ -96,14 +92,14 @@ async def _export(
 
 async def _publish(context: StepContext, name: str, content: bytes) -> None:
     context.ensure_claimed()
-    await in_thread(functools.partial(files.publish, context.artifacts, name, content))
+    await context.in_thread(files.publish, context.artifacts, name, content)
 
 
 def _head(context: StepContext, symbol: str, inputs: Inputs) -> dict[str, Any]:
     return {
         "runId": context.run_id,
         "stepId": context.step_id,
-        "createdAt": timestamps.to_text(context.wall_clock()),
+        "createdAt": to_text(context.wall_clock()),
         "symbol": symbol,
         "timeframe": inputs.timeframe,
         "minImages": inputs.images_min,
@@ -112,15 +108,15 @@ def _head(context: StepContext, symbol: str, inputs: Inputs) -> dict[str, Any]:
 
 
 def _no_bars(request: Request, skipped: int) -> str:
-    since = "" if request.start is None else f" from {timestamps.to_text(request.start)}"
-    until = "" if request.end is None else f" to before {timestamps.to_text(request.end)}"
+    since = "" if request.start is None else f" from {to_text(request.start)}"
+    until = "" if request.end is None else f" to before {to_text(request.end)}"
     unusable = f"; {skipped} could not be used, for lack of a price" if skipped else ""
     return f"the run's symbol has no bars{since}{until}{unusable}"
 
 
 def _relative(context: StepContext, name: str) -> str:
     """A file's path below ARTIFACTS_DIR: what stays true when the folder is mounted elsewhere."""
-    return Path(os.path.relpath(context.artifacts, context.settings.artifacts_dir), name).as_posix()
+    return Path(os.path.relpath(context.artifacts, context.settings["ARTIFACTS_DIR"]), name).as_posix()
 
 
 def _draw(request: Request, symbol: str, bars: Sequence[Bar], zone: str) -> Picture:

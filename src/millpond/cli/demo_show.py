@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from typing import Any
 
 import click
@@ -14,7 +14,6 @@ from millpond.cli.demo_feed import Feed
 from millpond.cli.messages import now_us
 from millpond.core.errors import MillpondError
 from millpond.demo.scene import symbols
-from millpond.flow.registry import charts_can_be_drawn
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.verify import Verifier
 from millpond.service.service import Service
@@ -85,7 +84,7 @@ class Show:
         for number in range(1, 1_000_000):
             with contextlib.suppress(MillpondError):
                 # A run that could not be stored is not missed: the next one comes.
-                await service.flow.submit(_flow_run(number, now_us()))
+                await service.flow.submit(_flow_run(number, now_us(), service.flow.steps))
             await asyncio.sleep(_RUN_EVERY_S)
 
 
@@ -96,8 +95,8 @@ async def _begun(service: Service) -> AsyncIterator[Verifier]:
         yield await Verifier.begin(service.store, engine.router, engine.rules.receipts, scratch, engine.wall_clock)
 
 
-def _flow_run(number: int, now: int) -> dict[str, Any]:
-    """Import, two checks at once, and charts of one symbol, where they can be drawn."""
+def _flow_run(number: int, now: int, types: Container[str]) -> dict[str, Any]:
+    """Import, two checks at once, and charts of one symbol, if they can be drawn."""
     symbol = symbols()[number % len(symbols())]
     steps: dict[str, Any] = {
         "1-import": {"stepType": "DEMO_IMPORT", "status": "READY", "inputs": {"seconds": 2.5}},
@@ -114,7 +113,7 @@ def _flow_run(number: int, now: int) -> dict[str, Any]:
             "inputs": {"seconds": 6},
         },
     }
-    if charts_can_be_drawn():
+    if "CHART_EXPORT" in types:
         steps["3-charts"] = {
             "stepType": "CHART_EXPORT",
             "status": "READY",

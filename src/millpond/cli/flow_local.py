@@ -22,6 +22,7 @@ from millpond.flow import run as runs
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome
 from millpond.flow.service import Flow
+from millpond.service.steps import load_configured_steps
 from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.memory import MemoryStore
@@ -60,7 +61,15 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
     log = Log(sys.stderr.buffer, env=settings.env, metrics=metrics)
     try:
         async with _documents(settings) as documents:
-            flow = Flow(settings, store, log, metrics, lambda: time.time_ns() // 1_000, documents=documents)
+            flow = Flow(
+                settings,
+                store,
+                log,
+                metrics,
+                lambda: time.time_ns() // 1_000,
+                steps=load_configured_steps(settings),
+                documents=documents,
+            )
             chosen = (await flow.submit(run, run_id)).run_id
             number, outcome = 0, FlowOutcome.SUCCEEDED
             # Nobody else works on it, so a race is lost only where an attempt was given up, and counted.

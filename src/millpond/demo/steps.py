@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from millpond.flow.step import StepContext, step
+from millpond import StepContext, step
 
 
 @step("DEMO_IMPORT")

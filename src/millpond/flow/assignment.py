@@ -71,7 +71,7 @@ class Assignment:
             idempotency_key=runs.idempotency_key(self._run_id, self._step_id),
             artifacts=Path(place.settings.artifacts_dir) / folder_name(self._run_id) / folder_name(self._step_id),
             documents=place.documents,
-            settings=place.settings,
+            settings=place.settings.by_name(),
             wall_clock=place.wall_clock,
             is_lost=lambda: self._keeper.is_lost,
         )

@@ -22,7 +22,7 @@ from millpond.flow.documents import PatientDocuments
 from millpond.flow.event import EventFilter, Filtered, FlowEvent
 from millpond.flow.flow_log import FlowLines
 from millpond.flow.local import LocalEvents
-from millpond.flow.registry import Steps, load_steps
+from millpond.flow.registry import Steps
 from millpond.flow.results import FlowResult
 from millpond.flow.run import type_of
 from millpond.flow.step import Documents
@@ -47,14 +47,14 @@ class Flow:
         metrics: Metrics,
         wall_clock: Callable[[], int],
         *,
-        steps: Steps | None = None,
+        steps: Steps,
         documents: Documents | None = None,
         owner: str | None = None,
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         jitter: random.Random | None = None,
     ) -> None:
-        """`steps` instead of those the settings name; `documents` is what steps may read, where not `store`."""
-        self.steps = load_steps(settings) if steps is None else steps
+        """`documents` is what steps may read, if that is not `store`."""
+        self.steps = steps
         on_firestore = settings.store == FIRESTORE
         self.filter = EventFilter(settings.firestore_collection_prefix if on_firestore else "")
         self._store = store

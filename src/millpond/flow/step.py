@@ -15,29 +15,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from millpond.core.errors import StepFailed
 from millpond.core.model import Document, Ref, Snapshot
 
-if TYPE_CHECKING:
-    # Everything that imports millpond imports this, and not everything needs the settings.
-    from millpond.settings import Settings
-
 Outputs = Mapping[str, Any] | None
 StepFunction = Callable[["StepContext"], Outputs | Awaitable[Outputs]]
 F = TypeVar("F", bound=StepFunction)
+P = ParamSpec("P")
+T = TypeVar("T")
 
-# Where `@step` leaves the types a function does; `flow/registry.py` collects them.
+# Where `@step` leaves the types a function does, and the modules it needs; `flow/registry.py` collects them.
 TYPES_ATTRIBUTE = "__millpond_step_types__"
+NEEDS_ATTRIBUTE = "__millpond_step_needs__"
 
 
-def step(step_type: str) -> Callable[[F], F]:
-    """Declare that this function does the steps of `step_type`. May be given more than once."""
+def step(step_type: str, *, needs: str | None = None) -> Callable[[F], F]:
+    """Declare that this function does the steps of `step_type`. May be given more than once.
+
+    `needs` is a top-level module, such as `numpy`. If it is not installed, this process leaves the types of
+    the function to other workers.
+    """
 
     def declare(function: F) -> F:
-        types = getattr(function, TYPES_ATTRIBUTE, ())
-        setattr(function, TYPES_ATTRIBUTE, (*types, step_type))
+        for attribute, value in ((TYPES_ATTRIBUTE, step_type), (NEEDS_ATTRIBUTE, needs)):
+            if value is not None:
+                setattr(function, attribute, (*getattr(function, attribute, ()), value))
         return function
 
     return declare
@@ -75,10 +79,11 @@ class StepContext:
     attempt: int
     token: str
     idempotency_key: str
-    # A folder for this step's files. It is not there until somebody makes it.
+    # A folder for this step's files. It is not there until the step makes it.
     artifacts: Path
     documents: Documents
-    settings: Settings
+    # The process's settings by the names of their variables, such as "ARTIFACTS_DIR". Secrets are left out.
+    settings: Mapping[str, Any]
     # Our clock, in whole microseconds since 1970.
     wall_clock: Callable[[], int]
     # Whether somebody else has taken the step over, or may have: our lease is over, and was not renewed.
@@ -93,6 +98,16 @@ class StepContext:
         if not isinstance(inputs, dict):
             raise StepFailed("INVALID_INPUTS", "inputs must be a map")
         return inputs
+
+    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `function` returns or raises, from a thread of its own: a coroutine must not block the event loop.
+
+        The thread does not keep the process from ending.
+        """
+        # Views import this module too, and need no event loop.
+        from millpond.concurrency import in_thread  # noqa: PLC0415
+
+        return await in_thread(lambda: function(*args, **kwargs))
 
     def ensure_claimed(self) -> None:
         """Stop here if the step may be another's by now. For long work, before each thing that others would see."""

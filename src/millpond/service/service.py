@@ -30,6 +30,7 @@ from millpond.reprocess.move_ids import Mover
 from millpond.reprocess.preview import Preview, preview_letters
 from millpond.reprocess.rebuild import Rebuild
 from millpond.service.rules import engine_rules, route_rules
+from millpond.service.steps import load_configured_steps
 from millpond.service.stores import open_dead_letter_sink
 from millpond.service.views import load_views
 from millpond.settings import FIRESTORE, Settings
@@ -86,7 +87,8 @@ class Service:
         self.replay_delivery = replays.replay_delivery
         self.rebuilds = Rebuilds(self.rebuild, self.log)
         self.mover = Mover(store, self.views, self.engine.forget)
-        self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock)
+        steps = load_configured_steps(settings)
+        self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock, steps=steps)
         self.sweeper = Sweeper(store, ClockAgreement(wall_clock, monotonic), self.log, settings.event_log_ttl_days)
         self._watch_gauges()
         self.monitor = Monitor(

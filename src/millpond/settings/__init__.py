@@ -10,6 +10,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -95,6 +96,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return True
+
+    def by_name(self) -> Mapping[str, Any]:
+        """The values by the names of their variables, read-only and without secrets: what steps are given."""
+        return MappingProxyType({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
 
     def check_exposure(self) -> None:
         """Refuse to take messages from anybody who can reach us."""

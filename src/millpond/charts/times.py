@@ -1,0 +1,18 @@
+"""Times of bars: whole microseconds since 1970, UTC. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from millpond import parse_time
+
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+
+
+def parse(value: Any, name: str) -> int:
+    """As `parse_time`, and aware datetimes as well: stores return times of documents as such."""
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        value = value.isoformat()
+    return parse_time(value, name)
