@@ -1,6 +1,6 @@
 """A week of New York sessions as messages, one a line, for `millpond ingest`: what docs/charts.md shows.
 
-PYTHONPATH=tests .venv/bin/python -m flow.charts.sample > bars.jsonl
+.venv/bin/python -m tests.charts.sample > bars.jsonl
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The demo's broker: pushes over HTTP, like Pub/Sub, and sends again whatever was not acknowledged."""
+"""The demo's broker: pushes over HTTP, like Pub/Sub, and sends again what was not acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import Counter
 
@@ -11,24 +12,32 @@ from millpond.cli.exits import Unreachable
 from millpond.cli.http_client import Client
 from millpond.cli.messages import encode_push, now_us
 from millpond.cli.server import PUSH_PATH, answer_of
-from millpond.demo.mishaps import Mishap, Mishaps
+from millpond.core.model import Delivery
 from millpond.demo.scene import Scene
+from millpond.sim.facts import TOPIC_NAMES, PublishedMessage, attributes_of, data_of
 
 _AT_ONCE = 32
 _TIMEOUT_S = 20.0
 _AGAIN_S = 1.0
 _FINAL = frozenset({200, 400})
+# Probabilities per message.
+_HELD_UP = 0.06
+_DELIVERED_TWICE = 0.05
+# Signals come and go; more than these are not remembered.
+_KEYS_MAX = 10_000
 
 
 class Feed:
     def __init__(self, url: str, seed: int, rate: float) -> None:
         """`rate` is how many things happen in a second."""
-        self._scene = Scene(seed)
-        self._mishaps = Mishaps(seed, now_us())
+        self._scene = Scene(seed, now_us())
+        self._dice = random.Random(f"{seed}/broker")  # noqa: S311 - repeatable on purpose
         self._rate = rate
         self._client = Client(Address.parse(url), timeout_s=_TIMEOUT_S)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._on_their_way: set[asyncio.Task[None]] = set()
+        # The latest time that was delivered about each thing.
+        self._newest: dict[tuple[str, str], int] = {}
         self.delivered = 0
         self.duplicates = 0
         self.out_of_order = 0
@@ -36,13 +45,13 @@ class Feed:
 
     async def run(self) -> None:
         """First what had happened before, then what happens, for ever."""
-        for happening in self._scene.before(now_us()):
-            await self._start(Mishap(self._mishaps.publish(happening, now_us())))
+        for message in self._scene.before(now_us()):
+            await self._start(message, 0.0)
         due = time.monotonic()
         while True:
-            for happening in self._scene.next(now_us()):
-                for sent in self._mishaps.send(happening, now_us()):
-                    await self._start(sent)
+            for messages in self._scene.next(now_us()):
+                for number, message in enumerate(messages):
+                    await self._publish(message, is_copy=number > 0)
             due = max(due + 1 / self._rate, time.monotonic() - 1)
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
@@ -52,17 +61,27 @@ class Feed:
         await asyncio.gather(*self._on_their_way, return_exceptions=True)
         self._client.close()
 
-    async def _start(self, sent: Mishap) -> None:
+    async def _publish(self, message: PublishedMessage, *, is_copy: bool) -> None:
+        """Everything that reaches the consumer because of this message."""
+        dice = self._dice
+        after_s = max(0.0, (message.published_at - now_us()) / 1e6)
+        after_s += dice.uniform(0.8, 4.0) if dice.random() < _HELD_UP else 0.0
+        await self._start(message, after_s, is_duplicate=is_copy)
+        if dice.random() < _DELIVERED_TWICE:
+            await self._start(message, after_s + dice.uniform(0.05, 3.0), is_duplicate=True)
+
+    async def _start(self, message: PublishedMessage, after_s: float, *, is_duplicate: bool = False) -> None:
         # Waits where too much is under way, as a broker does whose consumer is slow.
         async with self._room:
             pass
-        task = asyncio.create_task(self._deliver(sent))
+        task = asyncio.create_task(self._deliver(message, after_s, is_duplicate=is_duplicate))
         self._on_their_way.add(task)
         task.add_done_callback(self._on_their_way.discard)
 
-    async def _deliver(self, sent: Mishap) -> None:
-        await asyncio.sleep(sent.after_s)
-        body = encode_push(sent.delivery)
+    async def _deliver(self, message: PublishedMessage, after_s: float, *, is_duplicate: bool) -> None:
+        await asyncio.sleep(after_s)
+        body = encode_push(_delivery(message))
+        is_overtaken = self._is_overtaken(message)
         async with self._room:
             while True:
                 try:
@@ -74,6 +93,25 @@ class Feed:
                     break
                 await asyncio.sleep(_AGAIN_S)
         self.delivered += 1
-        self.duplicates += sent.duplicate
-        self.out_of_order += sent.overtaken
+        self.duplicates += is_duplicate
+        self.out_of_order += is_overtaken
         self.outcomes[str(answer_of(reply).get("outcome"))] += 1
+
+    def _is_overtaken(self, message: PublishedMessage) -> bool:
+        """Whether something later was delivered about the same thing before."""
+        fact = message.fact
+        at = message.published_at if fact.at is None else fact.at
+        if len(self._newest) > _KEYS_MAX:
+            self._newest.clear()
+        newest = self._newest[fact.topic, fact.key] = max(at, self._newest.get((fact.topic, fact.key), 0))
+        return at < newest
+
+
+def _delivery(message: PublishedMessage) -> Delivery:
+    return Delivery(
+        message_id=message.id,
+        publish_time=message.published_at,
+        data=data_of(message.fact),
+        attributes=attributes_of(message.fact),
+        subscription=f"projects/demo/subscriptions/{TOPIC_NAMES[message.fact.topic]}-push",
+    )

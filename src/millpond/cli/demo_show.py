@@ -98,27 +98,17 @@ async def _begun(service: Service) -> AsyncIterator[Verifier]:
 def _flow_run(number: int, now: int, types: Container[str]) -> dict[str, Any]:
     """Import, two checks at once, and charts of one symbol, if they can be drawn."""
     symbol = symbols()[number % len(symbols())]
-    steps: dict[str, Any] = {
-        "1-import": {"stepType": "DEMO_IMPORT", "status": "READY", "inputs": {"seconds": 2.5}},
-        "2-check-prices": {
-            "stepType": "DEMO_CHECK",
-            "status": "READY",
-            "dependsOn": ["1-import"],
-            "inputs": {"seconds": 4},
-        },
-        "2-check-volume": {
-            "stepType": "DEMO_CHECK",
-            "status": "READY",
-            "dependsOn": ["1-import"],
-            "inputs": {"seconds": 6},
-        },
+    steps = {
+        "1-import": _step("DEMO_IMPORT", {"seconds": 2.5}),
+        "2-check-prices": _step("DEMO_CHECK", {"seconds": 4}, "1-import"),
+        "2-check-volume": _step("DEMO_CHECK", {"seconds": 6}, "1-import"),
     }
     if "CHART_EXPORT" in types:
-        steps["3-charts"] = {
-            "stepType": "CHART_EXPORT",
-            "status": "READY",
-            "dependsOn": ["2-check-prices", "2-check-volume"],
-            "inputs": {"minImages": 1, "requests": [{"timeframe": "1m"}, {"timeframe": "5m"}]},
-        }
+        charts = {"minImages": 1, "requests": [{"timeframe": "1m"}, {"timeframe": "5m"}]}
+        steps["3-charts"] = _step("CHART_EXPORT", charts, "2-check-prices", "2-check-volume")
     run_id = f"demo-{now // 1_000_000}-{number}"
     return {"runId": run_id, "flowKey": "demo-charts", "scope": {"symbol": symbol}, "steps": steps}
+
+
+def _step(step_type: str, inputs: dict[str, Any], *after: str) -> dict[str, Any]:
+    return {"stepType": step_type, "status": "READY", "dependsOn": list(after), "inputs": inputs}

@@ -1,19 +1,20 @@
-"""What the producers publish: facts, each in one or more messages, drawn from the seed before anything runs.
+"""What the producers publish: facts, each in one or more messages. Seeded.
 
-A fact is what happened, in the abstract; a message is one publication of it. The instances get its bytes, and the
-oracle gets the fact itself, so that neither can copy the other's mistakes.
+A fact is what happened, in the abstract; a message is one publication of it. The simulation draws all of them
+before anything runs: its instances get the bytes, and its oracle gets the fact itself, so that neither can copy the
+other's mistakes. The demo makes facts of a market while it runs, and publishes them by the same code.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from millpond.core import timestamps
-from millpond.sim.swarm import Swarm
+from millpond.sim.swarm import Producers, Swarm
 
 START = 1_767_571_200_000_000  # 2026-01-05T00:00:00Z
 _SECOND = timestamps.SECOND_US
@@ -72,6 +73,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     # The fields a partial update of a signal names; a door that is removed.
     says: tuple[str, ...]
     flaw: str | None
+    # The fields beside key, time, sequence and event id; None where they are made of the number.
+    content: dict[str, Any] | None = None
 
 
 class PublishedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,16 +100,23 @@ def draw_messages(seed: int, swarm: Swarm) -> list[PublishedMessage]:
             published_at -= published_at % _SECOND
         fact = _draw_fact(dice, swarm, number, published_at, facts)
         facts.append(fact)
-        messages.append(PublishedMessage(id=next(ids), fact=fact, published_at=published_at))
-        copies = (dice.random() < swarm.republished) + (dice.random() < swarm.republished / 3)
-        for _ in range(copies):
-            # The same instant, or later: where receipts expire, also after this one's has.
-            later = dice.choice(
-                (0.0, dice.random(), dice.expovariate(1 / 10.0), dice.random() * swarm.publishing_s)
-            )
-            again_at = published_at + round(later * _SECOND)
-            messages.append(PublishedMessage(id=next(ids), fact=fact, published_at=again_at))
+        messages += publish(dice, swarm, ids, fact, published_at)
     return sorted(messages, key=lambda message: (message.published_at, message.id))
+
+
+def publish(
+    dice: random.Random, producers: Producers, ids: Iterator[str], fact: Fact, published_at: int
+) -> list[PublishedMessage]:
+    """The fact's message, and after it the copies that its producer publishes again, under ids of their own."""
+    times = [published_at]
+    copies = (dice.random() < producers.republished) + (dice.random() < producers.republished / 3)
+    for _ in range(copies):
+        # The same instant, or later: where receipts expire, also after this one's has.
+        later = dice.choice(
+            (0.0, dice.random(), dice.expovariate(1 / 10.0), dice.random() * producers.publishing_s)
+        )
+        times.append(published_at + round(later * _SECOND))
+    return [PublishedMessage(id=next(ids), fact=fact, published_at=at) for at in times]
 
 
 def draw_legacy(seed: int, swarm: Swarm) -> list[PublishedMessage]:
@@ -134,9 +144,9 @@ def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int
     topic = dice.choice(swarm.topics)
     key = f"K{dice.randrange(swarm.keys)}"
     event_id = f"e{number}" if dice.random() < 0.5 else None
-    at = _draw_time(dice, swarm, published_at)
+    at = draw_time(dice, swarm, published_at)
     sequence = dice.randrange(20) if topic in _SEQUENCE_FIELDS and dice.random() < swarm.sequences else None
-    flaw = _draw_flaw(dice, swarm, topic)
+    flaw = draw_flaw(dice, swarm, topic)
     if at is None and (topic == "gates" or flaw == "no offset"):
         # A tally needs events with a time of their own: without one, a copy that is published after the receipt
         # has expired cannot be told from a new event (docs/guarantees.md).
@@ -157,25 +167,29 @@ def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int
     )
 
 
-def _draw_time(dice: random.Random, swarm: Swarm, published_at: int) -> int | None:
+def draw_time(
+    dice: random.Random, producers: Producers, published_at: int, published_after_s: float = 3.0
+) -> int | None:
+    """When a fact happened by its producer's clock: usually a little before it is published."""
     if dice.random() < 0.03:
         return None
-    at = published_at - round(dice.expovariate(1 / 3.0) * _SECOND)
-    if dice.random() < swarm.skewed_clock:
+    at = published_at - round(dice.expovariate(1 / published_after_s) * _SECOND)
+    if dice.random() < producers.skewed_clock:
         # As far ahead as is allowed, a little less, or far too much.
         ahead_s = dice.choice((dice.uniform(0.0, 300.0), 300.0, dice.uniform(300.000001, 100_000)))
         return published_at + round(ahead_s * _SECOND)
-    if dice.random() < swarm.late:
+    if dice.random() < producers.late:
         return published_at - round(dice.uniform(850, 5_000) * _SECOND)
-    return at - at % _GRID if dice.random() < swarm.equal_times else at
+    return at - at % _GRID if dice.random() < producers.equal_times else at
 
 
-def _draw_flaw(dice: random.Random, swarm: Swarm, topic: str) -> str | None:
-    if dice.random() < swarm.poison:
+def draw_flaw(dice: random.Random, producers: Producers, topic: str) -> str | None:
+    """What is wrong with a message, if anything."""
+    if dice.random() < producers.poison:
         return dice.choice(POISON)
-    if topic == "services" and dice.random() < swarm.refused:
+    if topic == "services" and dice.random() < producers.refused:
         return REFUSED
-    if topic == "doors" and dice.random() < swarm.view_bug:
+    if topic == "doors" and dice.random() < producers.view_bug:
         return BUG
     return None
 
@@ -191,7 +205,8 @@ def _draw_says(dice: random.Random, topic: str) -> tuple[str, ...]:
 
 def payload_of(fact: Fact) -> dict[str, Any]:
     """What the producer says, as JSON."""
-    payload: dict[str, Any] = {_KEY_FIELDS[fact.topic]: fact.key, **_CONTENTS[fact.topic](fact)}
+    content = _CONTENTS[fact.topic](fact) if fact.content is None else fact.content
+    payload: dict[str, Any] = {_KEY_FIELDS[fact.topic]: fact.key, **content}
     if fact.at is not None:
         payload[_TIME_FIELDS[fact.topic]] = timestamps.to_text(fact.at)
     if fact.sequence is not None:

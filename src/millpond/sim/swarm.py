@@ -25,23 +25,29 @@ _LIMITS = {
 TOPICS = ("services", "pipelines", "ticks", "bars", "signals", "doors", "gates")
 
 
-class Swarm(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates are probabilities per message, delivery or call; times are seconds."""
+class Producers(msgspec.Struct, frozen=True, kw_only=True):
+    """How often each thing goes wrong with what is published. Rates are probabilities per message."""
 
-    # Producers.
-    topics: tuple[str, ...]
-    messages: int
-    keys: int
+    # For how long messages are published, in seconds, and so how much later a copy may be.
     publishing_s: float
     equal_times: float
-    sequences: float
     skewed_clock: float
     late: float
     republished: float
-    reused_event_id: float
     poison: float
     refused: float
     view_bug: float
+
+
+class Swarm(Producers, frozen=True, kw_only=True):
+    """Rates are probabilities per message, delivery or call; times are seconds."""
+
+    # More of the producers.
+    topics: tuple[str, ...]
+    messages: int
+    keys: int
+    sequences: float
+    reused_event_id: float
     # The broker.
     delay_s: float
     held_up: float
