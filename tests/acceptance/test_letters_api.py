@@ -80,8 +80,13 @@ def ids(server: Server, **query: str) -> list[str]:
         ({"view": "boxes"}, ["bug-0"]),
         ({"view": ""}, ["none-0", "none-1", "none-2", "tick-0", "tick-1"]),
         ({"view": "", "topic": "market-ticks"}, ["tick-0", "tick-1"]),
-        ({"replayed": "yes"}, ["none-1"]),
+        ({"state": "failed"}, ["none-1"]),
+        ({"state": "never"}, ["bug-0", "none-0", "none-2", "tick-0", "tick-1"]),
+        ({"state": "succeeded"}, []),
+        ({"replayed": "yes"}, []),
         ({"replayed": "no", "topic": ""}, ["none-0", "none-2"]),
+        ({"replayed": "no", "state": "never", "topic": ""}, ["none-0", "none-2"]),
+        ({"replayed": "yes", "state": "failed"}, []),
     ],
     ids=str,
 )
@@ -104,25 +109,30 @@ def test_letters_that_match(buried: Server, query: dict[str, str], wanted: list[
 
 
 @pytest.mark.parametrize(
-    "query", ["replayed=maybe", "replayed=", "replayed=YES", "limit=0&reason=x", "limit=x&view="]
+    "query",
+    [
+        *("replayed=maybe", "replayed=", "replayed=YES", "state=", "state=replayed", "state=Never"),
+        *("limit=0&reason=x", "limit=x&view="),
+    ],
 )
 def test_a_wrong_query_is_refused(server: Server, query: str) -> None:
     """With the allowed values."""
     answer = server.get(f"/api/letters?{query}")
     assert (answer.status, answer.json["reason"]) == (400, "invalid_query")
-    if query.startswith("replayed"):
+    if query.startswith(("replayed", "state")):
         assert server.get(f"/api/letters/ids?{query}").json == answer.json
 
 
 def test_groups(buried: Server) -> None:
     """How many lie there for what, the most first; a replay and a purge are seen at once."""
     found = buried.get("/api/letters/groups").json
-    none = {"reason": "unroutable_payload", "view": None, "topic": "", "letters": 3, "replayed": 0}
-    ticks = {"reason": "invalid_event", "view": None, "topic": "market-ticks", "letters": 2, "replayed": 0}
-    boxes = {"reason": "view_error", "view": "boxes", "topic": "boxes", "letters": 1, "replayed": 0}
+    none_replayed = {"replayed": 0, "failed": 0}
+    none = {"reason": "unroutable_payload", "view": None, "topic": "", "letters": 3, **none_replayed}
+    ticks = {"reason": "invalid_event", "view": None, "topic": "market-ticks", "letters": 2, **none_replayed}
+    boxes = {"reason": "view_error", "view": "boxes", "topic": "boxes", "letters": 1, **none_replayed}
     assert found == {"total": 6, "groups": [none, ticks, boxes]}
     post(buried, "/api/letters/replay", {"ids": ["acceptance__none-0"]})
-    assert buried.get("/api/letters/groups").json["groups"][0] == {**none, "replayed": 1}
+    assert buried.get("/api/letters/groups").json["groups"][0] == {**none, "failed": 1}
     post(buried, "/api/letters/purge", {"ids": [f"acceptance__none-{number}" for number in range(3)]})
     assert buried.get("/api/letters/groups").json == {"total": 3, "groups": [ticks, boxes]}
 
@@ -159,7 +169,11 @@ def test_several_letters_are_replayed(start: Start, tmp_path: Path) -> None:
     assert (results[41]["outcome"], results[41]["reason"]) == ("poison", "not_an_object")
     assert all(set(result) - {"error"} == {"id", "outcome", "reason", "topic", "views"} for result in results)
     assert len(server.documents(("market_ticks_latest",))) == 40
-    assert len(ids(server, replayed="yes")) == 41
+    assert len(ids(server, state="succeeded")) == 40
+    assert ids(server, replayed="yes") == ids(server, state="succeeded")
+    assert ids(server, state="failed") == ["hopeless"]
+    (group,) = [g for g in server.get("/api/letters/groups").json["groups"] if g["reason"] == "unroutable_payload"]
+    assert (group["letters"], group["replayed"], group["failed"]) == (40, 40, 0)
     again = post(server, "/api/letters/replay", {"ids": wanted[:3]}).json["results"]
     assert [result["outcome"] for result in again] == ["duplicate"] * 3
 
@@ -201,6 +215,30 @@ def test_several_letters_are_purged(buried: Server) -> None:
     assert again.json == {"purged": [], "missing": asked}
 
 
+def test_a_purge_of_what_was_replayed_leaves_what_failed_again(start: Start, tmp_path: Path) -> None:
+    """Purging the letters of `replayed=yes` loses no message; bound to a state, letters in another one stay."""
+    before = start(tmp_path)
+    for name in ("good", "later", "untouched"):
+        before.send({"symbol": name, "price": 1, "ts": T0}, message_id=name, published=T0)
+    before.send(b"[]", message_id="hopeless")
+    assert before.terminate() == 0
+    server = start(tmp_path, ROUTES='{"acceptance":{"kind":"market-ticks","topic":"ticks"}}')
+    replayed = [f"acceptance__{name}" for name in ("good", "hopeless")]
+    post(server, "/api/letters/replay", {"ids": replayed})
+    states = {letter["messageId"]: letter["state"] for letter in server.letters()}
+    assert states == {"good": "succeeded", "hopeless": "failed", "later": "never", "untouched": "never"}
+    assert server.get("/api/letters/acceptance__hopeless").json["state"] == "failed"
+    found = server.get("/api/letters/ids?replayed=yes").json["ids"]
+    everything = server.get("/api/letters/ids").json["ids"]
+    bound = post(server, "/api/letters/purge", {"ids": everything, "state": "succeeded"})
+    assert bound.json == {"purged": found, "missing": sorted({*everything} - {*found})}
+    assert ids(server) == ["hopeless", "later", "untouched"]
+    post(server, "/api/letters/acceptance__later/replay", b"")
+    again = server.get("/api/letters/ids?replayed=yes").json["ids"]
+    assert post(server, "/api/letters/purge", {"ids": again}).json["purged"] == ["acceptance__later"]
+    assert ids(server) == ["hopeless", "untouched"]
+
+
 BAD_BODIES: dict[str, Any] = {
     "nothing": b"",
     "no json": b"{",
@@ -219,6 +257,8 @@ BAD_BODIES: dict[str, Any] = {
     "too long": {"ids": ["acceptance__none-0", "x" * 1_501]},
     "twice": {"ids": ["acceptance__none-0", "acceptance__none-0"]},
     "something more": {"ids": ["acceptance__none-0"], "force": True},
+    "an unknown state": {"ids": ["acceptance__none-0"], "state": "replayed"},
+    "a state that is no text": {"ids": ["acceptance__none-0"], "state": True},
     "misspelt": {"Ids": ["acceptance__none-0"]},
     "an object": {"ids": {"0": "acceptance__none-0"}},
     "deep": b"[" * 100_000,

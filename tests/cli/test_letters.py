@@ -77,6 +77,42 @@ def test_replay_applies_what_was_healed(either_way: Shell) -> None:
     assert "duplicate" in either_way.ok("dlq", "replay", "-__m1").out
 
 
+def test_a_purge_of_what_was_replayed_leaves_what_failed_again(either_way: Shell) -> None:
+    """Each letter is listed with its state; `--replayed` means those that were replayed successfully."""
+    assert either_way.run("dlq", "replay", "-__m1", "-__u3").code == 1
+    letters = either_way.ok("dlq", "list", "--json").json["letters"]
+    states = {letter["id"]: letter["state"] for letter in letters}
+    assert states == {"-__m1": "succeeded", "-__m2": "never", "-__u3": "failed"}
+    for letter, state in states.items():
+        assert ids(either_way.ok("dlq", "list", "--state", state, "--json")) == [letter]
+        (line,) = [line for line in either_way.ok("dlq", "list").out.splitlines() if line.startswith(letter)]
+        assert state in line.split()
+        assert f"state {state}" in " ".join(either_way.ok("dlq", "show", letter).out.split())
+    assert either_way.ok("dlq", "purge", "--all", "--replayed", "--yes", "--json").json["purged"] == ["-__m1"]
+    assert either_way.ok("dlq", "purge", "--all", "--state", "succeeded", "--yes", "--json").json["purged"] == []
+    assert ids(either_way.ok("dlq", "list", "--json")) == ["-__m2", "-__u3"]
+    assert either_way.run("dlq", "replay", "--all", "--state", "failed", "--json").json["summary"] == {"poison": 1}
+    assert either_way.ok("dlq", "purge", "--all", "--state", "failed", "--yes", "--json").json["purged"] == [
+        "-__u3"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--all", "--state", "replayed"), "never"),
+        (("--all", "--state", "failed", "--replayed"), "--state succeeded"),
+        (("--state", "failed", "-__m1"), "--all"),
+    ],
+)
+def test_a_wrong_choice_of_letters_purges_none(buried: Shell, arguments: tuple[str, ...], said: str) -> None:
+    """An unknown state, two choices of one, and a state beside ids are refused with what is allowed."""
+    refused = buried.run("dlq", "purge", *arguments, "--yes")
+    assert (refused.code, refused.out) == (2, "")
+    assert said in refused.err
+    assert len(ids(buried.ok("dlq", "list", "--json"))) == 3
+
+
 def test_replay_leaves_the_line_of_another_message_with_the_same_id(buried: Shell, serve: Serve) -> None:
     """Message ids are unique within a topic: what became of the other one stays in the event log."""
     tick = {"topic": "market-ticks", "data": {"symbol": "SPY", "ts": "soon"}, "messageId": "m1"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import click
@@ -13,11 +12,12 @@ from millpond.cli.letters_write import purge, replay
 from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, clean_block, print_facts, print_json, print_line, print_note, print_table
-from millpond.cli.selection import Filter, LetterCommand, filter_options, matching
+from millpond.cli.selection import LetterCommand, filter_options
 from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Ref, Snapshot
 from millpond.dead_letters import store as in_store
-from millpond.dead_letters.store import StoredLetters
+from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter
+from millpond.dead_letters.store import StoredLetters, matching_letters
 from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, split_page
 from millpond.settings import Settings
 
@@ -27,6 +27,7 @@ _LETTERS = (
     Column("topic"),
     Column("buried"),
     Column("bytes", right=True),
+    Column("state"),
     Column("replayed"),
     Column("error", clip=True),
 )
@@ -46,6 +47,7 @@ _ENVELOPE = (
     ("published", "publishTime"),
     ("buried", "buriedAt"),
     ("expires", "expireAt"),
+    ("state", "state"),
     ("replays", "replays"),
     ("replayed", "replayedAt"),
     ("replay outcome", "replayOutcome"),
@@ -80,7 +82,7 @@ def dlq() -> None:
 @click.option("--after", metavar="ID", help="Start after this id.")
 @store_option
 @json_option
-def list_letters(wanted: Filter, limit: int, after: str | None, *, as_json: bool) -> None:
+def list_letters(wanted: LetterFilter, limit: int, after: str | None, *, as_json: bool) -> None:
     """List the letters, by id."""
     found = asyncio.run(_list(load_settings(), wanted, limit + 1, after))
     page, following = split_page(found, limit)
@@ -88,7 +90,7 @@ def list_letters(wanted: Filter, limit: int, after: str | None, *, as_json: bool
         print_json({"letters": [in_store.summary(snapshot) for snapshot in page], "next": following})
         return
     if not page:
-        print_note("There are no letters" + (" like that." if wanted != Filter() else "."))
+        print_note("There are no letters" + (" like that." if wanted != ALL_LETTERS else "."))
         return
     print_table(_LETTERS, [_row(snapshot) for snapshot in page])
     if following is not None:
@@ -124,16 +126,15 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
 
 
 def _row(snapshot: Snapshot) -> tuple[Any, ...]:
-    letter = snapshot.data or {}
-    names = ("reason", "topic", "buriedAt", "size", "replayOutcome", "error")
-    return (snapshot.ref.id, *(letter.get(name) or None for name in names))
+    letter = in_store.summary(snapshot)
+    names = ("id", "reason", "topic", "buriedAt", "size", "state", "replayOutcome", "error")
+    return tuple(letter.get(name) or None for name in names)
 
 
-async def _list(settings: Settings, wanted: Filter, limit: int, after: str | None) -> list[Snapshot]:
+async def _list(settings: Settings, wanted: LetterFilter, limit: int, after: str | None) -> list[Snapshot]:
     found: list[Snapshot] = []
     async with open_for_reading(settings) as store:
-        letters: AsyncIterator[Snapshot] = matching(store, wanted, after)
-        async for snapshot in letters:
+        async for snapshot in matching_letters(store, wanted, after):
             found.append(snapshot)
             if len(found) == limit:
                 break

@@ -19,14 +19,14 @@ from millpond.cli.letters_preview import show_preview
 from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
-from millpond.cli.selection import Filter, LetterCommand, chosen_ids, filter_options
+from millpond.cli.selection import LetterCommand, chosen_ids, filter_options
 from millpond.cli.server import refuse_missing
 from millpond.core.errors import StoreError, missing_extra
 from millpond.core.model import Delivery
+from millpond.dead_letters.filter import ALL_LETTERS, SETTLING_OUTCOMES, LetterFilter
 from millpond.settings import Settings
 
 _SHOWN_MAX = 20
-FINE = frozenset({"applied", "duplicate", "stale_ignored", "too_old_ignored", "filtered"})
 _OUTCOMES = (Column("outcome"), Column("letters", right=True))
 _FAILED = (Column("id"), Column("outcome"), Column("reason"), Column("error", clip=True))
 
@@ -52,7 +52,7 @@ _FAILED = (Column("id"), Column("outcome"), Column("reason"), Column("error", cl
 def replay(
     ctx: click.Context,
     ids: tuple[str, ...],
-    wanted: Filter,
+    wanted: LetterFilter,
     subscription: str | None,
     limit: int | None,
     *,
@@ -73,9 +73,10 @@ def replay(
         settings = _settings()
         chosen = chosen_ids(settings, ids, wanted, everything=everything)
         answers = show_preview(settings, chosen, as_json=as_json)
-        ctx.exit(exits.OK if {str(answer["outcome"]) for answer in answers} <= FINE else exits.NEGATIVE)
+        outcomes = {str(answer["outcome"]) for answer in answers}
+        ctx.exit(exits.OK if outcomes <= SETTLING_OUTCOMES else exits.NEGATIVE)
     if subscription is not None:
-        if ids or everything or wanted != Filter():
+        if ids or everything or wanted != ALL_LETTERS:
             raise click.UsageError("--subscription goes with neither IDs nor --all and its filters", ctx)
         answers = asyncio.run(_replay_subscription(load_settings(), subscription, limit))
     else:
@@ -90,18 +91,18 @@ def replay(
     elif not answers:
         print_note("There are no letters to replay.")
     else:
-        failed = [answer for answer in answers if answer["outcome"] not in FINE]
+        failed = [answer for answer in answers if answer["outcome"] not in SETTLING_OUTCOMES]
         if failed:
             print_table(_FAILED, [_failure_row(answer) for answer in failed[:_SHOWN_MAX]])
             if len(failed) > _SHOWN_MAX:
                 print_line(f"… and {len(failed) - _SHOWN_MAX} more that failed")
         print_table(_OUTCOMES, counts.most_common())
-    ctx.exit(exits.OK if counts.keys() <= FINE else exits.NEGATIVE)
+    ctx.exit(exits.OK if counts.keys() <= SETTLING_OUTCOMES else exits.NEGATIVE)
 
 
 @click.command(
     cls=LetterCommand,
-    epilog=example("millpond dlq purge --all --replayed", "millpond dlq purge cli__cli-1f0c --yes"),
+    epilog=example("millpond dlq purge --all --state succeeded", "millpond dlq purge cli__cli-1f0c --yes"),
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every letter there is now.")
@@ -111,7 +112,7 @@ def replay(
 @json_option
 @click.pass_context
 def purge(
-    ctx: click.Context, ids: tuple[str, ...], wanted: Filter, *, everything: bool, yes: bool, as_json: bool
+    ctx: click.Context, ids: tuple[str, ...], wanted: LetterFilter, *, everything: bool, yes: bool, as_json: bool
 ) -> None:
     """Delete letters for ever.
 
@@ -179,7 +180,7 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
                 answer = await hands.replay_delivery(delivery)
                 answers.append(answer)
                 advance(1)
-                return answer["outcome"] in FINE
+                return answer["outcome"] in SETTLING_OUTCOMES
 
             path = full_name("subscriptions", subscription, settings.gcp_project)
             try:

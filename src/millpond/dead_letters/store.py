@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import secrets
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,9 +37,10 @@ from millpond.core.model import (
     Snapshot,
     Version,
 )
-from millpond.core.ports import Store
+from millpond.core.ports import Catalog, Store
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.describe import bounded_error, classification_of
+from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
 # Well under a document's limit, so that the other fields fit beside it.
@@ -51,6 +52,7 @@ _NO_SUBSCRIPTION = "-"
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _BUDGET = Budget(tries=10)
+_SCANNED_AT_ONCE = 100
 _NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
 R = TypeVar("R")
 
@@ -186,12 +188,12 @@ class StoredLetters:
 
         await self._update(ref, decide)
 
-    async def purge(self, ref: Ref) -> bool:
-        """Delete a letter and its parts; False where there was none."""
+    async def purge(self, ref: Ref, wanted: LetterFilter = ALL_LETTERS) -> bool:
+        """Delete a letter and its parts. False if there is none, or if `wanted` does not match it any more."""
 
         def decide(found: Sequence[Snapshot], _: int) -> Decided[bool] | Read:
             head, *parts = found
-            if head.data is None:
+            if head.data is None or not wanted.matches(head.data):
                 return Decided(False)
             if head.data["parts"] and not parts:
                 return Read(_part_refs(head))
@@ -229,15 +231,29 @@ def _aside(delivery: Delivery) -> Ref:
     return Ref(LETTERS, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
 
 
+async def matching_letters(
+    catalog: Catalog, wanted: LetterFilter, after: str | None = None
+) -> AsyncIterator[Snapshot]:
+    """The letters that match, by id. Read page by page: letters hold payloads, and there may be many."""
+    while True:
+        page = await catalog.list_documents(LETTERS, _SCANNED_AT_ONCE, after)
+        for letter in page:
+            if wanted.matches(letter.data or {}):
+                yield letter
+        if len(page) < _SCANNED_AT_ONCE:
+            return
+        after = page[-1].ref.id
+
+
 def attributes_text(delivery: Delivery) -> str:
     """As JSON text: their names may be ones no document can hold."""
     return msgspec.json.encode(delivery.attributes).decode()
 
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:
-    """A letter for listings: everything but the delivery itself."""
+    """A letter for listings: everything but the delivery itself, and its replay state."""
     data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
-    return {"id": snapshot.ref.id, **data}
+    return {"id": snapshot.ref.id, **data, "state": state_of(data)}
 
 
 def _part_refs(letter: Snapshot) -> list[Ref]:

@@ -6,8 +6,9 @@ There may be very many, so they are looked through a page at a time, and nothing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from collections import Counter, defaultdict
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -18,9 +19,10 @@ from millpond.concurrency import raise_first, run_all
 from millpond.core.collections import LETTERS
 from millpond.core.decode import decode_push
 from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, StoreError, Unavailable
-from millpond.core.model import Outcome, Ref, Result, Snapshot
+from millpond.core.model import Outcome, Ref, Result
 from millpond.dead_letters import store as in_store
 from millpond.dead_letters.describe import replay_answer, untried_answer
+from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only, state_of
 from millpond.http.api.documents import page_limit, split_page
 from millpond.http.routing import Access, RequestFault, Route, failure, json_response
 from millpond.service.service import Service
@@ -30,8 +32,8 @@ SELECTED_MAX = 100_000
 # Few enough to leave the engine room for its own traffic.
 AT_ONCE = 16
 GROUPS_FRESH_S = 2.0
-_SCANNED_AT_ONCE = 100
 _ID_CHARS_MAX = 1_500
+_STATES = {str(state): state for state in ReplayState}
 
 
 class Selected(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,25 +45,13 @@ class Selected(msgspec.Struct, forbid_unknown_fields=True):
     ]
 
 
-class Filter(NamedTuple):
-    """Which letters are wanted; None takes all. A letter without a view or a topic has the empty text there."""
+class SelectedToPurge(Selected, forbid_unknown_fields=True):
+    """The same for a purge; with `state`, letters that are in another state by now stay."""
 
-    reason: str | None
-    view: str | None
-    topic: str | None
-    replayed: bool | None
-
-    def matches(self, letter: Snapshot) -> bool:
-        data = letter.data or {}
-        return (
-            self.reason in {None, data.get("reason")}
-            and self.view in {None, data.get("view") or ""}
-            and self.topic in {None, data.get("topic") or ""}
-            and self.replayed in {None, _is_replayed(data)}
-        )
+    state: ReplayState | None = None
 
 
-_ALL = Filter(None, None, None, None)
+S = TypeVar("S", bound=Selected)
 
 
 class LettersApi:
@@ -90,11 +80,11 @@ class LettersApi:
     async def _letters(self, request: Request) -> Response:
         limit, wanted = page_limit(request.query_params), _filter(request.query_params)
         after = request.query_params.get("after")
-        if wanted == _ALL:
+        if wanted == ALL_LETTERS:
             found = await self._service.store.list_documents(LETTERS, limit + 1, after)
         else:
             found = []
-            async for letter in self._scan(wanted, after):
+            async for letter in in_store.matching_letters(self._service.store, wanted, after):
                 found.append(letter)
                 if len(found) > limit:
                     break
@@ -110,23 +100,28 @@ class LettersApi:
         return json_response(self._groups)
 
     async def _group(self) -> dict[str, Any]:
-        counts: dict[tuple[str, str | None, str], list[int]] = {}
-        async for letter in self._scan(_ALL):
+        counts: dict[tuple[str, str | None, str], Counter[ReplayState]] = defaultdict(Counter)
+        async for letter in in_store.matching_letters(self._service.store, ALL_LETTERS):
             data = letter.data or {}
-            group = counts.setdefault((data.get("reason", ""), data.get("view"), data.get("topic", "")), [0, 0])
-            group[0] += 1
-            group[1] += _is_replayed(data)
-        largest_first = sorted(counts.items(), key=lambda found: (-found[1][0], str(found[0])))
+            counts[data.get("reason", ""), data.get("view"), data.get("topic", "")][state_of(data)] += 1
+        largest_first = sorted(counts.items(), key=lambda found: (-found[1].total(), str(found[0])))
         groups = [
-            {"reason": reason, "view": view, "topic": topic, "letters": letters, "replayed": replayed}
-            for (reason, view, topic), (letters, replayed) in largest_first
+            {
+                "reason": reason,
+                "view": view,
+                "topic": topic,
+                "letters": states.total(),
+                "replayed": states[ReplayState.SUCCEEDED],
+                "failed": states[ReplayState.FAILED],
+            }
+            for (reason, view, topic), states in largest_first
         ]
-        return {"total": sum(letters for letters, _ in counts.values()), "groups": groups}
+        return {"total": sum(states.total() for states in counts.values()), "groups": groups}
 
     async def _ids(self, request: Request) -> Response:
         """Every letter that matches now: a selection that does not move while it is worked through."""
         found: list[str] = []
-        async for letter in self._scan(_filter(request.query_params)):
+        async for letter in in_store.matching_letters(self._service.store, _filter(request.query_params)):
             if len(found) == SELECTED_MAX:
                 return json_response({"ids": found, "more": True})
             found.append(letter.ref.id)
@@ -145,27 +140,18 @@ class LettersApi:
 
     async def _preview(self, request: Request) -> Response:
         """What a replay would change. A POST because of its body; nothing is written."""
-        return json_response(await self._service.preview_replay(_selected(await request.body())))
-
-    async def _scan(self, wanted: Filter, after: str | None = None) -> AsyncIterator[Snapshot]:
-        while True:
-            page = await self._service.store.list_documents(LETTERS, _SCANNED_AT_ONCE, after)
-            for letter in page:
-                if wanted.matches(letter):
-                    yield letter
-            if len(page) < _SCANNED_AT_ONCE:
-                return
-            after = page[-1].ref.id
+        return json_response(await self._service.preview_replay(_selected(await request.body(), Selected).ids))
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
     async def _purge(self, _: Request, key: str) -> Response:
-        gone = await self._purge_one(key)
+        gone = await self._purge_one(key, ALL_LETTERS)
         return json_response({"id": key, "purged": True}) if gone else _no_letter(key)
 
     async def _purge_many(self, request: Request) -> Response:
-        ids = _selected(await request.body())
-        answers = await run_all(self._purge_one, ids, AT_ONCE)
+        selected = _selected(await request.body(), SelectedToPurge)
+        ids, wanted = selected.ids, LetterFilter(states=only(selected.state))
+        answers = await run_all(partial(self._purge_one, wanted=wanted), ids, AT_ONCE)
         away = next((answer for answer in answers if isinstance(answer, StoreError)), None)
         if away is not None:
             # Asked for again, those that are gone are missing: nothing is lost by starting over.
@@ -176,8 +162,8 @@ class LettersApi:
         missing = [key for key, gone in zip(ids, answers, strict=True) if gone is False]
         return json_response({"purged": purged, "missing": missing})
 
-    async def _purge_one(self, key: str) -> bool:
-        gone = await self._service.letters.purge(Ref(LETTERS, key))
+    async def _purge_one(self, key: str, wanted: LetterFilter) -> bool:
+        gone = await self._service.letters.purge(Ref(LETTERS, key), wanted)
         self._letters_changed()
         return gone
 
@@ -187,7 +173,7 @@ class LettersApi:
         return _no_letter(key) if result is None else _replayed(key, result)
 
     async def _replay_many(self, request: Request) -> Response:
-        ids = _selected(await request.body())
+        ids = _selected(await request.body(), Selected).ids
         answers = await run_all(self._replay_one, ids, AT_ONCE)
         self._letters_changed()
         results = []
@@ -222,27 +208,27 @@ class LettersApi:
         self._service.monitor.changes.letters()
 
 
-def _is_replayed(data: dict[str, Any]) -> bool:
-    return bool(data.get("replays"))
+def _filter(query: QueryParams) -> LetterFilter:
+    states = only(_state(query, "state", _STATES)) & only(_state(query, "replayed", REPLAYED))
+    return LetterFilter(query.get("reason"), query.get("view"), query.get("topic"), states)
 
 
-def _filter(query: QueryParams) -> Filter:
-    replayed = query.get("replayed")
-    if replayed not in {None, "yes", "no"}:
-        raise RequestFault(400, "invalid_query", "replayed must be yes or no")
-    yes = None if replayed is None else replayed == "yes"
-    return Filter(query.get("reason"), query.get("view"), query.get("topic"), yes)
+def _state(query: QueryParams, name: str, states: dict[str, ReplayState]) -> ReplayState | None:
+    value = query.get(name)
+    if value is not None and value not in states:
+        raise RequestFault(400, "invalid_query", f"{name} must be {' or '.join(states)}")
+    return None if value is None else states[value]
 
 
-def _selected(body: bytes) -> Sequence[str]:
+def _selected(body: bytes, shape: type[S]) -> S:
     try:
-        ids = msgspec.json.decode(body, type=Selected).ids
+        selected = msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = f'send {{"ids": […]}} with 1 to {IDS_MAX} ids of letters: {error}'
         raise RequestFault(400, "invalid_body", text) from None
-    if len(set(ids)) < len(ids):
+    if len(set(selected.ids)) < len(selected.ids):
         raise RequestFault(400, "invalid_body", "ids names a letter twice: send each id once")
-    return ids
+    return selected
 
 
 def _no_letter(key: str) -> Response:

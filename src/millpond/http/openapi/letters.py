@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millpond.core.model import Outcome
+from millpond.dead_letters.filter import REPLAYED, ReplayState
 from millpond.http.api.letters import IDS_MAX, SELECTED_MAX
 from millpond.http.openapi import answers
 from millpond.http.openapi.answers import JSON, Answers, Shape
@@ -22,6 +23,7 @@ from millpond.http.openapi.schemas import (
     ref,
 )
 
+_STATE: Schema = {"enum": [str(state) for state in ReplayState]}
 _LETTER: dict[str, Schema] = {
     "id": TEXT,
     "messageId": TEXT,
@@ -44,9 +46,11 @@ _LETTER: dict[str, Schema] = {
     "replayedAt": TIME,
     "replayOutcome": TEXT,
     "replayReason": TEXT,
+    "state": described(_STATE, "Never replayed, replayed successfully, or failed again."),
 }
 _REPLAYED = ("replayedAt", "replayOutcome", "replayReason")
 _ID: Schema = {"type": "string", "minLength": 1, "maxLength": 1_500}
+_IDS: Schema = {**list_of(_ID), "minItems": 1, "maxItems": IDS_MAX, "uniqueItems": True}
 _REPLAYED_TO = {
     "id": TEXT,
     **{name: ANSWER[name] for name in ("outcome", "reason", "topic", "views")},
@@ -92,8 +96,16 @@ LETTER_SCHEMAS: dict[str, Schema] = {
             "total": COUNT,
             "groups": list_of(
                 closed(
-                    "Letters of one reason, view and topic, and how many of them were replayed.",
-                    {"reason": REASON, "view": TEXT_OR_NULL, "topic": TEXT, "letters": COUNT, "replayed": COUNT},
+                    "Letters of one reason, view and topic: how many, how many of them were replayed "
+                    "successfully, and how many failed again.",
+                    {
+                        "reason": REASON,
+                        "view": TEXT_OR_NULL,
+                        "topic": TEXT,
+                        "letters": COUNT,
+                        "replayed": COUNT,
+                        "failed": COUNT,
+                    },
                 )
             ),
         },
@@ -102,14 +114,12 @@ LETTER_SCHEMAS: dict[str, Schema] = {
         f"By id, at most {SELECTED_MAX:,}; `more` says whether there are others.",
         {"ids": list_of(TEXT), "more": {"type": "boolean"}},
     ),
-    "SelectedLetters": {
-        "type": "object",
-        "properties": {
-            "ids": {**list_of(_ID), "minItems": 1, "maxItems": IDS_MAX, "uniqueItems": True},
-        },
-        "required": ["ids"],
-        "additionalProperties": False,
-    },
+    "SelectedLetters": closed("Letters, each once.", {"ids": _IDS}),
+    "SelectedToPurge": closed(
+        "Letters, each once. With `state`, those that are in another state by now stay, and are `missing`.",
+        {"ids": _IDS, "state": {"enum": [*_STATE["enum"], None]}},
+        optional=("state",),
+    ),
 }
 
 _LETTER_ID = in_path("id", "The letter's id.", "health__1002")
@@ -117,7 +127,13 @@ _FILTERS = (
     parameter("query", "reason", "Only letters of this reason."),
     parameter("query", "view", "Only letters of this view; empty: of none."),
     parameter("query", "topic", "Only letters of this topic; empty: of none."),
-    parameter("query", "replayed", "Only letters that were replayed, or were not.", {"enum": ["yes", "no"]}),
+    parameter("query", "state", "Only letters in this replay state.", _STATE),
+    parameter(
+        "query",
+        "replayed",
+        "The same as `state`: `yes` is `succeeded`, `no` is `never`.",
+        {"enum": [*REPLAYED]},
+    ),
 )
 _REPLAY: Answers = {
     200: [Shape("ReplayAnswer", (*answers.DONE, *answers.BURIED), own_words=True)],
@@ -127,8 +143,8 @@ _REPLAY: Answers = {
 _BODY_REFUSED: Answers = {400: [Shape("Failure", ("invalid_body",))]}
 
 
-def _selected(*ids: str) -> dict[str, Schema]:
-    return {JSON: {"schema": ref("SelectedLetters"), "example": {"ids": [*ids]}}}
+def _selected(*ids: str, shape: str = "SelectedLetters", **more: str) -> dict[str, Schema]:
+    return {JSON: {"schema": ref(shape), "example": {"ids": [*ids], **more}}}
 
 
 LETTER_OPERATIONS: dict[str, dict[str, Operation]] = {
@@ -168,7 +184,7 @@ LETTER_OPERATIONS: dict[str, dict[str, Operation]] = {
             "Delete several letters for ever",
             {**ok("PurgedLetters"), **_BODY_REFUSED},
             "After a 503 ask again: those that are gone are then missing.",
-            body=_selected("health__1005"),
+            body=_selected("health__1005", shape="SelectedToPurge", state="never"),
         )
     },
     "/api/letters/preview": {

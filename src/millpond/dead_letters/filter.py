@@ -1,0 +1,69 @@
+"""Which letters are meant: one filter for the command line, the API and the page, and three replay states. Pure.
+
+A letter records its last replay that came to an end. Every letter is in exactly one of three states:
+
+- never: no replay is recorded. A replay that ended as `retry` is not recorded, so it does not count.
+- succeeded: the recorded outcome settled the message: `applied`, `duplicate`, `stale_ignored`, `too_old_ignored` or
+  `filtered`. The message was applied, or had nothing to change, so the letter can be purged without loss.
+- failed: everything else. The message was poison again, or the letter does not say how its replay ended.
+
+An outcome that this build does not know counts as failed: purging such a letter could lose its message.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from millpond.core.model import Outcome
+
+SETTLING_OUTCOMES = frozenset(str(outcome) for outcome in Outcome) - {Outcome.POISON, Outcome.RETRY}
+
+
+class ReplayState(enum.StrEnum):
+    """What became of a letter's last recorded replay."""
+
+    NEVER = "never"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+# What the older option `--replayed` (yes) and parameter `replayed` mean. Neither value selects a letter that it did
+# not select before there were three states, so that no script purges more than it used to.
+REPLAYED = {"yes": ReplayState.SUCCEEDED, "no": ReplayState.NEVER}
+
+
+def state_of(letter: Mapping[str, Any]) -> ReplayState:
+    """The state of a letter, given its document."""
+    outcome = letter.get("replayOutcome")
+    if isinstance(outcome, str) and outcome in SETTLING_OUTCOMES:
+        return ReplayState.SUCCEEDED
+    if outcome is None and not letter.get("replays"):
+        return ReplayState.NEVER
+    return ReplayState.FAILED
+
+
+def only(state: ReplayState | None) -> frozenset[ReplayState]:
+    """One state alone; every state for None."""
+    return frozenset(ReplayState) if state is None else frozenset({state})
+
+
+class LetterFilter(NamedTuple):
+    """The letters that meet every condition; None is no condition. A missing view or topic is the empty text."""
+
+    reason: str | None = None
+    view: str | None = None
+    topic: str | None = None
+    states: frozenset[ReplayState] = only(None)
+
+    def matches(self, letter: Mapping[str, Any]) -> bool:
+        return (
+            (self.reason is None or letter.get("reason") == self.reason)
+            and (self.view is None or (letter.get("view") or "") == self.view)
+            and (self.topic is None or (letter.get("topic") or "") == self.topic)
+            and state_of(letter) in self.states
+        )
+
+
+ALL_LETTERS = LetterFilter()
