@@ -70,7 +70,7 @@ def test_groups_and_filters_narrow_the_list(pond: Server, look: Open) -> None:
     expect(rows).to_have_count(4)
     page.reload()
     expect(rows).to_have_count(4)
-    page.get_by_label("replayed", exact=True).select_option("=yes")
+    page.get_by_label("state", exact=True).select_option("=succeeded")
     expect(page.get_by_text("No letters here.")).to_be_visible()
 
 
@@ -218,3 +218,40 @@ def test_purging_many_must_be_typed(pond: Server, look: Open) -> None:
     dialog.get_by_role("textbox").press("Enter")
     expect(page.locator("section.work h2")).to_have_text(f"Purged {count} letters")
     assert sum(letter["replays"] > 0 for letter in pond.letters()) == 0
+
+
+@pytest.mark.parametrize("address", ["#/letters?state=succeeded", "#/letters?replayed=yes"])
+@pytest.mark.parametrize("selected", ["by their state", "before"])
+def test_a_purge_of_what_was_replayed_leaves_what_failed_again(
+    start: Start, look: Open, tmp_path: Path, selected: str, address: str
+) -> None:
+    """With the state chosen, the server deletes letters in that state only, whatever else was selected before."""
+    before = start(tmp_path)
+    lose(before, 0, 2)
+    hopeless = push_body([], message_id="hopeless", published=ago(0), subscription=LOST)
+    assert before.push(hopeless).json["outcome"] == "poison"
+    before.terminate()
+    pond = start(tmp_path, **MENDED)
+    dashboard = opened(look, pond)
+    page = dashboard.page
+    select_all(dashboard, 3)
+    replay(dashboard)
+    rows, bar = page.locator("table.rows tbody tr"), page.locator(".selection-bar")
+    expect(rows.filter(has_text="hopeless")).to_contain_text(re.compile(r"failed again\s*poison"))
+    expect(rows.filter(has_text="lost-0000")).to_contain_text(re.compile(r"succeeded\s*applied"))
+    if selected == "by their state":
+        page.get_by_role("button", name="Clear").click()
+    dashboard.go(address)
+    expect(rows).to_have_count(2)
+    expect(page.get_by_label("state", exact=True)).to_have_value("=succeeded")
+    if selected == "by their state":
+        select_all(dashboard, 2)
+    bar.get_by_role("button", name="Purge…").click()
+    dialog = page.locator("dialog")
+    expect(dialog).to_contain_text("Only letters in the state “replayed successfully” are purged")
+    dialog.get_by_role("button", name="Purge").click()
+    expect(page.locator("section.work h2")).to_contain_text("Purged 2 letters")
+    assert [letter["messageId"] for letter in pond.letters()] == ["hopeless"]
+    page.get_by_label("state", exact=True).select_option("=failed")
+    expect(bar).to_contain_text("Select all 1 matching")
+    expect(rows).to_have_count(1)

@@ -2,6 +2,7 @@
 
 import { html } from "./dom.js";
 import { counted } from "./format.js";
+import { STATES } from "./replay_state.js";
 
 // From here on a click is not enough to delete.
 const TYPED_FROM = 21;
@@ -19,11 +20,14 @@ export function confirmReplay(n) {
   });
 }
 
-export function confirmPurge(n) {
+export function confirmPurge(n, state) {
   const word = `purge ${n}`;
   return ask({
     title: `Purge ${counted(n, "letter")} for ever?`,
-    texts: ["The messages are deleted with everything in them. There is no way back."],
+    texts: [
+      "The messages are deleted with everything in them. There is no way back.",
+      ...(state ? [`Only letters in the state “${STATES[state] ?? state}” are purged: selected ones in another state stay.`] : []),
+    ],
     yes: "Purge",
     kind: "danger",
     typed: n >= TYPED_FROM ? word : null,

@@ -5,6 +5,7 @@ import { html } from "./dom.js";
 import { age, bytes, moment } from "./format.js";
 import { chip } from "./marks.js";
 import { sentenceOf } from "./reasons.js";
+import { STATES } from "./replay_state.js";
 import { toEvent } from "./routes.js";
 import { block, mono, said } from "./text.js";
 import { tree } from "./tree.js";
@@ -58,6 +59,7 @@ function envelope(letter) {
     letter.deliveryAttempt !== null && ["delivery attempt", String(letter.deliveryAttempt)],
     letter.orderingKey && ["ordering key", mono(letter.orderingKey)],
     ["error type", said(letter.errorType ?? "–")],
+    ["state", said(STATES[letter.state] ?? letter.state)],
     ["replays", letter.replays ? [String(letter.replays), ", last ", chip(letter.replayOutcome), " ", age(letter.replayedAt)] : "none"],
   ].filter(Boolean);
 }

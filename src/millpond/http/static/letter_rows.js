@@ -2,14 +2,14 @@
 
 import { html } from "./dom.js";
 import { age } from "./format.js";
-import { chip } from "./marks.js";
+import { stateOf } from "./replay_state.js";
 import { mono, said } from "./text.js";
 
 export function letterRows(letters, selection, openId, href) {
   if (!letters.length) return html("p.note", "No letters here.");
   const rows = letters.map((letter) => row(letter, selection.has(letter.id), letter.id === openId, href(letter.id)));
   const all = html("input", { type: "checkbox", id: "select-page", "aria-label": "Select this page" });
-  const heads = ["message", "why", "topic", "buried", "replayed"];
+  const heads = ["message", "why", "topic", "buried", "state"];
   return html("table.rows", html("caption.unseen", "Letters"),
     html("thead", html("tr", html("th.tick", { scope: "col" }, all), heads.map((name) => html("th", { scope: "col", class: name }, name)))),
     html("tbody", rows));
@@ -24,10 +24,5 @@ function row(letter, isSelected, isOpen, href) {
     html("td.why", html("b", said(letter.reason ?? "–", 60)), html("span.error", said(letter.error ?? "", 160))),
     html("td.topic", letter.topic ? said(letter.topic, 40) : html("span.note", "no topic")),
     html("td.when", age(letter.buriedAt)),
-    html("td.replayed", replayed(letter)));
-}
-
-function replayed(letter) {
-  if (!letter.replays) return html("span.note", "not yet");
-  return [chip(letter.replayOutcome ?? "neutral"), html("span.note", ` ×${letter.replays}`)];
+    html("td.replayed", stateOf(letter)));
 }

@@ -47,11 +47,12 @@ export class Work {
     this.#onDone();
   }
 
-  async purge(ids, onGone) {
+  /** With `state`, the server keeps letters that are in another state by the time it deletes. */
+  async purge(ids, state, onGone) {
     const fixed = Object.freeze([...ids]);
-    if (this.#job?.running || !(await confirmPurge(fixed.length))) return;
-    await this.#begin({ kind: "purge", verb: "Purging", ids: fixed, purged: 0, missing: 0 }, (job) => inChunks(job, async (chunk) => {
-      const { purged, missing } = await postJson("/api/letters/purge", { ids: chunk });
+    if (this.#job?.running || !(await confirmPurge(fixed.length, state))) return;
+    await this.#begin({ kind: "purge", verb: "Purging", ids: fixed, state, purged: 0, missing: 0 }, (job) => inChunks(job, async (chunk) => {
+      const { purged, missing } = await postJson("/api/letters/purge", { ids: chunk, state });
       job.purged += purged.length;
       job.missing += missing.length;
       onGone(chunk);
@@ -111,7 +112,8 @@ function headline(job) {
   if (job.running) return job.stopped ? "Stopping after this chunk" : `${job.verb} ${n}`;
   if (job.kind === "preview") return `What replaying ${n} would change`;
   if (job.kind === "purge") {
-    return `Purged ${counted(job.purged, "letter")}${job.missing ? `; ${whole(job.missing)} were gone already` : ""}`;
+    const why = job.state ? "were gone already, or in another state" : "were gone already";
+    return `Purged ${counted(job.purged, "letter")}${job.missing ? `; ${whole(job.missing)} ${why}` : ""}`;
   }
   return job.done < job.ids.length ? `Replayed ${whole(job.done)} of ${n}, then stopped` : `Replayed ${n}`;
 }

@@ -9,6 +9,7 @@ import { openLetter } from "./letter.js";
 import { letterRows } from "./letter_rows.js";
 import { Work } from "./letter_work.js";
 import { pager } from "./pager.js";
+import { countIn, STATES, withState } from "./replay_state.js";
 import { to } from "./routes.js";
 import { Selection } from "./selection.js";
 import { scrollBox, tableHead } from "./table.js";
@@ -16,7 +17,7 @@ import { said, visible } from "./text.js";
 import { staleNotice } from "./trouble.js";
 
 const PAGE = 50;
-const FILTERS = ["reason", "view", "topic", "replayed"];
+const FILTERS = ["reason", "view", "topic", "state"];
 // They outlive a visit to another page: work goes on, and what was selected stays so.
 const selection = new Selection();
 const work = new Work();
@@ -45,7 +46,7 @@ class Letters {
 
   constructor(page) {
     this.#page = page;
-    this.#route = page.route;
+    this.#route = { ...page.route, query: withState(page.route.query) };
   }
 
   async start() {
@@ -67,8 +68,9 @@ class Letters {
     await this.#showOpen();
   }
 
-  reroute(route) {
+  reroute(address) {
     const before = this.#route;
+    const route = { ...address, query: withState(address.query) };
     this.#route = route;
     this.#draw();
     const sameList = FILTERS.concat("after").every((name) => before.query[name] === route.query[name]);
@@ -127,7 +129,7 @@ class Letters {
       button("Clear", () => selection.clear()), html("span.spring"),
       button("What would replay change?", () => work.preview(selection.ids())),
       button("Replay…", () => work.replay(selection.ids()), "primary"),
-      button("Purge…", () => work.purge(selection.ids(), (gone) => selection.remove(gone)), "danger")];
+      button("Purge…", () => work.purge(selection.ids(), this.#route.query.state, (gone) => selection.remove(gone)), "danger")];
   }
 
   async #selectAll() {
@@ -182,9 +184,10 @@ function groupTable({ total, groups }, chosen) {
       html("th", { scope: "row" }, link),
       html("td", group.view === null ? html("span.note", "–") : said(group.view, 60)),
       html("td", group.topic ? said(group.topic, 60) : html("span.note", "none found")),
-      html("td.number", whole(group.letters)), html("td.number", whole(group.replayed)));
+      html("td.number", whole(group.letters)), html("td.number", whole(group.replayed)), html("td.number", whole(group.failed)));
   });
-  const head = tableHead(["reason", "view", "topic", "letters", "replayed"], ["letters", "replayed"]);
+  const counts = ["letters", "replayed", "failed"];
+  const head = tableHead(["reason", "view", "topic", ...counts], counts);
   return [html("div.head", html("h2", counted(total, "letter")), html("a", { href: to("letters") }, "all")),
     html("div.low", scrollBox("Groups of letters", html("table", head, html("tbody", rows))))];
 }
@@ -202,7 +205,7 @@ function filterBar(groups, chosen) {
   };
   return html("div.filters", { role: "group", "aria-label": "Filters" },
     ["reason", "view", "topic"].map((name) => field(name, values(name).map((value) => [value, value]))),
-    field("replayed", [["no", "not yet"], ["yes", "yes"]]));
+    field("state", Object.entries(STATES)));
 }
 
 function choose(event) {
@@ -215,7 +218,5 @@ function choose(event) {
 
 function matchingCount(groups, chosen) {
   const fits = (group) => ["reason", "view", "topic"].every((name) => chosen[name] === undefined || (group[name] ?? "") === chosen[name]);
-  const counts = { yes: (group) => group.replayed, no: (group) => group.letters - group.replayed };
-  const count = counts[chosen.replayed] ?? ((group) => group.letters);
-  return groups.filter(fits).reduce((n, group) => n + count(group), 0);
+  return groups.filter(fits).reduce((n, group) => n + countIn(group, chosen.state), 0);
 }
