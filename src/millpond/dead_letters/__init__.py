@@ -1,5 +1,5 @@
 """Dead letters: how a message that cannot succeed is kept whole, listed, replayed and purged.
 
-Owns the letter documents and their parts, letters published to DLQ_TOPIC, and their attributes.
+Owns the letter documents and their parts, letters published to DLQ_TOPIC, their attributes, and the letter filter.
 Never decides whether a message is buried: `engine.poison_policy` does. Called by the engine, the API and the CLI.
 """

@@ -1,4 +1,4 @@
-"""What a published letter says in its attributes, and how the delivery it was is read back from them. Pure.
+"""The attributes of a published letter: how they are written, and how its delivery is read back from them. Pure.
 
 Two kinds come back from a dead-letter subscription: letters of our own, which keep the message id, and copies
 Pub/Sub made by a dead-letter policy, which have a new one. Both keep the original publish time, so a replay has the
@@ -23,9 +23,9 @@ VALUE_BYTES_MAX = 1_024
 
 
 def describe(item: Item, fault: Fault) -> dict[str, str]:
-    """The message's own attributes, and beside them what cannot be told from the published message itself."""
+    """The message's own attributes, and beside them what the published message itself does not show."""
     delivery = item.delivery
-    told = {
+    ours = {
         "messageId": delivery.message_id,
         "publishTime": timestamps.to_text(delivery.publish_time),
         "subscription": delivery.subscription,
@@ -38,37 +38,37 @@ def describe(item: Item, fault: Fault) -> dict[str, str]:
         "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
         "dataFault": delivery.data_fault,
     }
-    # What the sender may have put under our names would be read back as ours.
+    # Attributes that the sender put under our names would be read back as ours.
     own = _without(delivery.attributes, PREFIX)
-    return {**own, **{PREFIX + name: value for name, value in told.items() if value}}
+    return {**own, **{PREFIX + name: value for name, value in ours.items() if value}}
 
 
 def restore(delivery: Delivery) -> Delivery:
-    """What was delivered before it died; a message that is no dead letter stays as it is."""
+    """The original delivery of a dead letter; any other message is returned as it is."""
     attributes = delivery.attributes
     try:
-        # Pub/Sub's own first: its copy of a message carries whatever its sender wrote, also under our names.
+        # Pub/Sub's own first: its copy keeps all attributes of the sender, also those under our names.
         if NATIVE_PREFIX + "Subscription" in attributes:
             return _restore_native(delivery)
         if PREFIX + "messageId" in attributes:
             return _restore_ours(delivery)
     except Poison:
-        # Attributes nobody of us wrote.
+        # Neither Millpond nor Pub/Sub wrote these attributes.
         return delivery
     return delivery
 
 
 def _restore_ours(delivery: Delivery) -> Delivery:
-    told = {
+    ours = {
         name.removeprefix(PREFIX): value for name, value in delivery.attributes.items() if name.startswith(PREFIX)
     }
     return msgspec.structs.replace(
         delivery,
-        message_id=checked_message_id(told["messageId"]),
-        publish_time=_earlier(told.get("publishTime"), delivery),
-        subscription=told.get("subscription", ""),
-        ordering_key=told.get("orderingKey"),
-        data_fault=told.get("dataFault"),
+        message_id=checked_message_id(ours["messageId"]),
+        publish_time=_earlier(ours.get("publishTime"), delivery),
+        subscription=ours.get("subscription", ""),
+        ordering_key=ours.get("orderingKey"),
+        data_fault=ours.get("dataFault"),
         attempt=None,
         attributes=_without(delivery.attributes, PREFIX),
     )

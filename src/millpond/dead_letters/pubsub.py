@@ -1,6 +1,6 @@
 """Dead letters on a Pub/Sub topic: the message as it came, with attributes that say what it was and why.
 
-Published before the message is acknowledged; where that fails, the message stays with its own subscription.
+Published before the message is acknowledged; if that fails, the message stays with its own subscription.
 `millpond dlq replay --subscription` reads them back (`letters/attributes.py`, `ingress/replay.py`).
 """
 

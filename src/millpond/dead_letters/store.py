@@ -121,7 +121,7 @@ class StoredLetters:
         return committed.versions
 
     async def _place(self, delivery: Delivery) -> Ref:
-        """Where the letter goes.
+        """The place of the letter.
 
         Message ids are unique within a topic. Without a subscription (a file, a test) two messages may share
         one, and the second must not be taken for the first and lost.
@@ -160,7 +160,7 @@ class StoredLetters:
         return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
     async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
-        """Send a letter's message again, as it was, and record what that led to; None where there is no letter."""
+        """Send a letter's message again, as it was, and record what that led to; None if there is no letter."""
         opened = await self.open_letter(ref)
         if opened is None:
             return None
@@ -221,12 +221,12 @@ def letter_ref(delivery: Delivery) -> Ref:
 
 
 def _data_mark(delivery: Delivery) -> dict[str, str]:
-    """Tells two messages apart that have one id and no subscription; `burial` looks at it."""
+    """Distinguishes two messages that have one id and no subscription; `core.plan_letter` compares it."""
     return {} if delivery.subscription else {"dataMark": base32_sha256(delivery.data or b"")[:8]}
 
 
 def _aside(delivery: Delivery) -> Ref:
-    """Where the letter of a message without a subscription goes if another message's has the id."""
+    """The place of a letter without a subscription if the letter of another message has the id."""
     mark = _data_mark(delivery)["dataMark"]
     return Ref(LETTERS, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
 
@@ -265,7 +265,7 @@ def _restless(ref: Ref) -> Unavailable:
 
 
 def _envelope(item: Item, fault: Fault) -> Document:
-    """What a person wants to see of a letter before opening it."""
+    """The fields a person reads before opening the letter."""
     delivery, event = item.delivery, item.event
     attributes = attributes_text(delivery)
     event_type = event.event_type if event is not None else None
