@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from millpond.cli.sse_client import EVENT_BYTES_MAX, LINE_BYTES_MAX, EventParser, Gone, ServerSentEvent
+from millpond.sse_client import EVENT_BYTES_MAX, LINE_BYTES_MAX, EventParser, ServerSentEvent, StreamEnded
 from tests.cli.shell import Serve, Server, Shell
 
 PATIENCE_S = 20.0
@@ -281,8 +281,8 @@ def test_events_however_they_are_cut(size: int) -> None:
 
 def test_lines_and_events_have_an_end() -> None:
     """A server gone mad cannot fill our memory."""
-    with pytest.raises(Gone, match="line over"):
+    with pytest.raises(StreamEnded, match="line over"):
         list(EventParser().feed(b"x" * (LINE_BYTES_MAX + 1)))
     lines = (b"data: " + b"x" * 1_000 + b"\n") * (EVENT_BYTES_MAX // 1_000 + 2)
-    with pytest.raises(Gone, match="event over"):
+    with pytest.raises(StreamEnded, match="event over"):
         list(EventParser().feed(lines))

@@ -1,118 +1,301 @@
-"""Who does a writing command's work: the server that holds the store, or this process where none does."""
+"""Where a writing command's work is done: in the server that holds the store, or in this process if none does.
+
+Commands are written once, against `Backend`, and get one from `open_backend`. Both kinds answer in the words of the
+HTTP API.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from millpond.cli import exits
-from millpond.cli.http_client import Client, Reply
-from millpond.cli.local import open_service, settled, when_there_is_room
 from millpond.cli.messages import encode_push
-from millpond.cli.retry import patiently
-from millpond.cli.server import admin_client, answer_of, find_server
+from millpond.cli.server import PATIENCE_S, admin_headers, find_server, patiently, push_path
+from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
-from millpond.core.errors import SettingsError, StoreError
-from millpond.core.model import Delivery, Ref
+from millpond.core.errors import (
+    InvalidRun,
+    Overloaded,
+    RunExists,
+    SettingsError,
+    StoreError,
+    Unavailable,
+    Unreachable,
+)
+from millpond.core.model import Delivery, Ref, Result
 from millpond.dead_letters.describe import replay_answer
+from millpond.http_client import Address, Client, Reply
+from millpond.reprocess.describe import report_json
+from millpond.reprocess.jobs import Phase
+from millpond.reprocess.rebuild import Rebuild
 from millpond.service.service import Service
 from millpond.settings import Settings
 
 # Few enough to leave a running server room for its own traffic.
 AT_ONCE = 16
 _TIMEOUT_S = 30.0
+_POLL_S = 0.5
+_ROOM_PAUSE_S = 0.01
+_AWAY_PAUSE_S = 0.5
+T = TypeVar("T")
 Answer = dict[str, Any]
 
 
-class Hands(Protocol):
-    """Who does the work. Both answer in the words of the HTTP API; None means there is no such letter."""
+class Backend(Protocol):
+    # The server's URL, or the store.
+    name: str
 
-    async def replay(self, letter_id: str) -> Answer | None: ...
+    async def reach(self) -> None:
+        """Raise Unreachable at once if the server is not there; one that goes away later is waited for."""
 
-    async def purge(self, letter_id: str) -> bool: ...
+    async def deliver(self, delivery: Delivery) -> Answer:
+        """A message, as if Pub/Sub had pushed it."""
+
+    async def replay(self, letter_id: str) -> Answer | None:
+        """None if there is no such letter."""
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         """A message that lies elsewhere and stays there unless it succeeds."""
 
+    async def purge(self, letter_id: str) -> bool:
+        """False if there is no such letter."""
+
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         """Documents under ids of an earlier build, at most IDS_MAX at a time."""
 
+    async def submit(self, run: Any, run_id: str) -> Answer:
+        """A flow run. Raises RunExists and InvalidRun."""
+
+    async def sweep(self) -> Answer:
+        """Look after the flow runs' steps that no worker works on."""
+
+    def rebuild(self, view: str) -> AbstractAsyncContextManager[ViewRebuild]: ...
+
+
+class ViewRebuild(Protocol):
+    """The rebuild of one view: `fold`, and then `swap`, or not. Both return its state."""
+
+    async def fold(self) -> Answer: ...
+
+    async def swap(self) -> Answer: ...
+
 
 @contextlib.asynccontextmanager
-async def open_hands(settings: Settings) -> AsyncIterator[Hands]:
-    address = find_server(settings)
-    if address is not None:
-        client = admin_client(settings, address, timeout_s=_TIMEOUT_S)
-        try:
-            yield ServerHands(client)
-        finally:
-            client.close()
+async def open_backend(
+    settings: Settings, url: Address | None = None, at_once: int = AT_ONCE
+) -> AsyncIterator[Backend]:
+    """The server at `url`, else the one that holds the store, else this process, for `at_once` messages at once."""
+    address = url or find_server(settings)
+    if address is None:
+        async with open_service(settings, at_once) as service:
+            yield LocalBackend(service)
         return
-    async with open_service(settings, AT_ONCE) as service:
-        yield OwnHands(service)
+    client = Client(address, timeout_s=_TIMEOUT_S)
+    try:
+        yield ServerBackend(client, settings)
+    finally:
+        client.close()
 
 
-class ServerHands:
-    def __init__(self, client: Client) -> None:
+class ServerBackend:
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.name = client.address.base
         self._client = client
+        self._settings = settings
+
+    async def reach(self) -> None:
+        await self._client.request("GET", "/livez")
+
+    async def deliver(self, delivery: Delivery) -> Answer:
+        path, body = push_path(self._client.address), encode_push(delivery)
+        # Without the token: a URL that was given may be another service's.
+        reply = await patiently(lambda: self._client.request("POST", path, body))
+        return {"outcome": "refused", **reply.answer}
 
     async def replay(self, letter_id: str) -> Answer | None:
-        reply = await patiently(lambda: self._ask("POST", f"/api/letters/{quote(letter_id, safe='')}/replay"))
-        if reply.status == 404:
-            return None
-        return {"id": letter_id, "outcome": "retry", **answer_of(reply)}
-
-    async def purge(self, letter_id: str) -> bool:
-        reply = await patiently(lambda: self._ask("DELETE", f"/api/letters/{quote(letter_id, safe='')}"))
-        if reply.status not in {200, 404}:
-            raise exits.Unreachable(f"{letter_id} was not purged: {answer_of(reply).get('error')}")
-        return reply.status == 200
+        reply = await self._ask("POST", f"/api/letters/{quote(letter_id, safe='')}/replay")
+        return None if reply.status == 404 else {"id": letter_id, "outcome": "retry", **reply.answer}
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
-        body = encode_push(delivery)
-        reply = await patiently(lambda: self._ask("POST", "/api/replay", body))
-        return {"id": delivery.message_id, "outcome": "retry", **answer_of(reply)}
+        reply = await self._ask("POST", "/api/replay", encode_push(delivery))
+        return {"id": delivery.message_id, "outcome": "retry", **reply.answer}
+
+    async def purge(self, letter_id: str) -> bool:
+        reply = await self._ask("DELETE", f"/api/letters/{quote(letter_id, safe='')}")
+        if reply.status not in {200, 404}:
+            raise Unreachable(f"{letter_id} was not purged: {reply.answer.get('error')}")
+        return reply.status == 200
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         body = msgspec.json.encode({"collection": collection, "ids": ids})
-        reply = await patiently(lambda: self._ask("POST", "/api/old-ids/move", body))
-        answer = answer_of(reply)
+        reply = await self._ask("POST", "/api/old-ids/move", body)
         if reply.status != 200:
-            raise exits.Unreachable(f"{self._client.address.base} moved none of these: {answer.get('error')}")
-        return list(answer["results"])
+            raise Unreachable(f"{self.name} moved none of these: {reply.answer.get('error')}")
+        return list(reply.answer["results"])
+
+    async def submit(self, run: Any, run_id: str) -> Answer:
+        path = f"/api/flow-runs?runId={quote(run_id, safe='')}"
+        reply = await self._ask("POST", path, msgspec.json.encode(run))
+        refused = {409: RunExists, 400: InvalidRun}.get(reply.status)
+        if refused is not None:
+            raise refused(str(reply.answer.get("error")))
+        return _fine(reply)
+
+    async def sweep(self) -> Answer:
+        return _fine(await self._ask("POST", "/api/flow-runs/sweep"))
+
+    @contextlib.asynccontextmanager
+    async def rebuild(self, view: str) -> AsyncIterator[ViewRebuild]:
+        rebuild = _ServerRebuild(self._client, admin_headers(self._settings), view)
+        try:
+            yield rebuild
+        finally:
+            await rebuild.leave()
 
     async def _ask(self, method: str, path: str, body: bytes = b"") -> Reply:
-        reply = await self._client.request(method, path, body)
+        headers = admin_headers(self._settings)
+        reply = await patiently(lambda: self._client.request(method, path, body, headers))
         if reply.status == 401:
-            raise SettingsError(
-                "ADMIN_TOKEN", "(secret)", f"is not the one {self._client.address.base} was started with"
-            )
+            raise SettingsError("ADMIN_TOKEN", "(secret)", f"is not the one {self.name} was started with")
         return reply
 
 
-class OwnHands:
+class _ServerRebuild:
+    def __init__(self, client: Client, headers: dict[str, str], view: str) -> None:
+        self._client = client
+        self._headers = headers
+        self._path = f"/api/rebuilds/{quote(view, safe='')}"
+        self._begun = False
+
+    async def fold(self) -> Answer:
+        await self._ask("POST", self._path)
+        self._begun = True
+        return await self._ended()
+
+    async def swap(self) -> Answer:
+        await self._ask("POST", f"{self._path}/swap")
+        return await self._ended()
+
+    async def leave(self) -> None:
+        """The server need not keep what it folded for us."""
+        if self._begun:
+            with contextlib.suppress(Unreachable, exits.NegativeAnswer):
+                await self._ask("DELETE", self._path)
+
+    async def _ended(self) -> Answer:
+        """The state once the server has done what it was asked to do."""
+        while True:
+            state = await self._ask("GET", self._path)
+            if state["phase"] not in {Phase.FOLDING, Phase.SWAPPING}:
+                break
+            await asyncio.sleep(_POLL_S)
+        if state["phase"] == Phase.FAILED:
+            raise Unreachable(f"the rebuild failed: {state['error']}")
+        return state
+
+    async def _ask(self, method: str, path: str) -> Answer:
+        reply = await self._client.request(method, path, headers=self._headers)
+        if reply.status >= 400:
+            known = exits.NegativeAnswer if reply.status in {404, 409} else Unreachable
+            raise known(f"{reply.answer.get('error')} ({self._client.address.base})")
+        return reply.answer
+
+
+class LocalBackend:
     def __init__(self, service: Service) -> None:
+        self.name = service.settings.store
         self._service = service
+
+    async def reach(self) -> None:
+        """It is here."""
+
+    async def deliver(self, delivery: Delivery) -> Answer:
+        result = await _settled(lambda: self._service.engine.handle(delivery))
+        error = "" if result.error is None else str(result.error)
+        return {"outcome": result.outcome, "reason": result.reason, "error": error}
 
     async def replay(self, letter_id: str) -> Answer | None:
         try:
-            result = await when_there_is_room(lambda: self._service.replay_letter(letter_id))
+            result = await _when_there_is_room(lambda: self._service.replay_letter(letter_id))
         except StoreError as error:
             # This letter only; the others may still succeed.
             return {"id": letter_id, "outcome": "retry", "reason": "store_unavailable", "error": str(error)}
         return None if result is None else replay_answer(letter_id, result)
 
+    async def replay_delivery(self, delivery: Delivery) -> Answer:
+        result = await _settled(lambda: self._service.replay_delivery(delivery))
+        return replay_answer(delivery.message_id, result)
+
     async def purge(self, letter_id: str) -> bool:
         return await self._service.letters.purge(Ref(LETTERS, letter_id))
-
-    async def replay_delivery(self, delivery: Delivery) -> Answer:
-        result = await settled(lambda: self._service.replay_delivery(delivery))
-        return replay_answer(delivery.message_id, result)
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         refs = [Ref(collection, document_id) for document_id in ids]
         return [report.as_json() for report in await self._service.mover.move_all(refs)]
+
+    async def submit(self, run: Any, run_id: str) -> Answer:
+        flow = self._service.flow
+        submitted = await flow.submit(run, run_id)
+        return {"runId": submitted.run_id, "created": submitted.created, "notOurs": flow.not_ours(run)}
+
+    async def sweep(self) -> Answer:
+        return msgspec.structs.asdict(await self._service.flow.sweep())
+
+    @contextlib.asynccontextmanager
+    async def rebuild(self, view: str) -> AsyncIterator[ViewRebuild]:
+        opening = self._service.rebuild(view)
+        if opening is None:
+            names = ", ".join(sorted(known.name for known in self._service.views))
+            raise exits.NegativeAnswer(f"there is no view {view}: loaded are {names} (--views names your own)")
+        async with opening as rebuild:
+            yield _LocalRebuild(rebuild)
+
+
+class _LocalRebuild:
+    def __init__(self, rebuild: Rebuild) -> None:
+        self._rebuild = rebuild
+        self._report: Answer = {}
+
+    async def fold(self) -> Answer:
+        self._report = report_json(await self._rebuild.fold())
+        return self._state(Phase.FOLDED, None)
+
+    async def swap(self) -> Answer:
+        return self._state(Phase.SWAPPED, await self._rebuild.swap())
+
+    def _state(self, phase: Phase, written: int | None) -> Answer:
+        view, entries = self._rebuild.view.name, self._rebuild.entries
+        return {"view": view, "phase": phase, "entries": entries, "report": self._report, "written": written}
+
+
+def _fine(reply: Reply) -> Answer:
+    if reply.status not in {200, 201}:
+        raise Unreachable(f"the server answered {reply.status}: {reply.answer.get('error')}")
+    return reply.answer
+
+
+async def _when_there_is_room(call: Callable[[], Awaitable[T]]) -> T:
+    """Wait instead of being turned away: big messages fill the room by bytes before they fill it by number."""
+    while True:
+        try:
+            return await call()
+        except Overloaded:
+            await asyncio.sleep(_ROOM_PAUSE_S)
+
+
+async def _settled(call: Callable[[], Awaitable[Result]]) -> Result:
+    """The result, tried for a minute while the store is away: a command has no broker that would send it again."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + PATIENCE_S
+    while True:
+        result = await _when_there_is_room(call)
+        if not isinstance(result.error, Unavailable) or result.settled or loop.time() >= give_up_at:
+            return result
+        await asyncio.sleep(_AWAY_PAUSE_S)

@@ -7,13 +7,12 @@ import random
 import time
 from collections import Counter
 
-from millpond.cli.address import Address
-from millpond.cli.exits import Unreachable
-from millpond.cli.http_client import Client
 from millpond.cli.messages import encode_push, now_us
-from millpond.cli.server import PUSH_PATH, answer_of
+from millpond.cli.server import PUSH_PATH
+from millpond.core.errors import Unreachable
 from millpond.core.model import Delivery
 from millpond.demo.scene import Scene
+from millpond.http_client import Address, Client
 from millpond.sim.facts import TOPIC_NAMES, PublishedMessage, attributes_of, data_of
 
 _AT_ONCE = 32
@@ -95,7 +94,7 @@ class Feed:
         self.delivered += 1
         self.duplicates += is_duplicate
         self.out_of_order += is_overtaken
-        self.outcomes[str(answer_of(reply).get("outcome"))] += 1
+        self.outcomes[str(reply.answer.get("outcome"))] += 1
 
     def _is_overtaken(self, message: PublishedMessage) -> bool:
         """Whether something later was delivered about the same thing before."""

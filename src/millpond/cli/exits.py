@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from millpond.core.errors import MillpondError, RunExists, StoreError
+from millpond.core.errors import MillpondError, RunExists, StoreError, Unreachable
 from millpond.stores.sqlite.lock import StoreInUse
 
 OK = 0
@@ -29,10 +29,6 @@ TABLE = (
 
 class NegativeAnswer(MillpondError):
     """What was asked for is not there, or some of what was to be done failed."""
-
-
-class Unreachable(MillpondError):
-    """The server, or the store, is not where it was looked for."""
 
 
 class WrongUsage(MillpondError):

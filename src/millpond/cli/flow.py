@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, BinaryIO
-from urllib.parse import quote
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, BinaryIO, TypeVar
 
 import click
 import msgspec
 
 from millpond.cli import exits
-from millpond.cli.flow_file import decode_run, print_steps, run_arguments
-from millpond.cli.flow_local import run_local
-from millpond.cli.http_client import Reply
-from millpond.cli.local import open_for_reading, open_service, refuse_memory
+from millpond.cli.backend import Answer, open_backend
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
-from millpond.cli.output import clean, print_facts, print_json, print_line, print_note
-from millpond.cli.retry import patiently
-from millpond.cli.server import admin_client, answer_of, find_server
+from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
+from millpond.cli.store import open_for_reading
 from millpond.core.collections import FLOW_RUNS
-from millpond.core.errors import InvalidRun, RunExists, SettingsError
-from millpond.core.model import Ref, Snapshot
+from millpond.core.errors import RunExists
+from millpond.core.model import Document, Ref, Snapshot
+from millpond.core.ports import StoreWithCatalog
+from millpond.flow import run as runs
+from millpond.flow.event import UPDATED_TYPE, FlowEvent
+from millpond.flow.results import FlowOutcome
+from millpond.flow.service import Flow
 from millpond.flow.submit import id_of
+from millpond.service.steps import load_configured_steps
+from millpond.service.stores import open_store
 from millpond.settings import Settings
+from millpond.stores.memory import MemoryStore
+from millpond.telemetry.log import Log
+from millpond.telemetry.metrics import Metrics
 
-_TIMEOUT_S = 30.0
+F = TypeVar("F", bound=Callable[..., Any])
+_STEPS = (
+    Column("step"),
+    Column("type"),
+    Column("status"),
+    Column("attempt", right=True),
+    Column("started"),
+    Column("finished"),
+    Column("result", clip=True),
+)
+
+
+def run_arguments(command: F) -> F:
+    """The file a run is in, and the id it is to have."""
+    text = "The run's id; by default its own runId, else a new one."
+    named = click.option("--run-id", metavar="ID", help=text)(command)
+    return click.argument("file", type=click.File("rb"))(named)
 
 
 @click.group(epilog=example("millpond flow submit run.json", "millpond flow show RUN_ID", "millpond flow sweep"))
@@ -118,7 +143,28 @@ def sweep(*, as_json: bool) -> None:
         raise exits.NegativeAnswer(f"{report['left']} runs could not be changed; the log says why")
 
 
-flow.add_command(run_local)
+@flow.command(
+    "run-local", epilog=example("millpond flow run-local run.json", "millpond flow run-local - < run.json")
+)
+@run_arguments
+@store_option
+@steps_option
+@json_option
+@click.pass_context
+def run_local(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
+    """Work through a flow run here and now, and show how it ended.
+
+    FILE is the run as a JSON object (- is standard input). The same worker as a server's, event by event, but the
+    run is kept in memory only: steps read documents of the store and write files to ARTIFACTS_DIR, and nothing else
+    is changed. Exits with 1 where a step FAILED, or is left undone.
+    """
+    run_id, run = asyncio.run(_work_through(load_settings(), decode_run(file), run_id))
+    if as_json:
+        print_json({"runId": run_id, "data": run})
+    else:
+        print_steps(run_id, run)
+    done = all(step["status"] == runs.SUCCEEDED for step in run["steps"].values())
+    ctx.exit(exits.OK if done else exits.NEGATIVE)
 
 
 async def _read(settings: Settings, run_id: str) -> Snapshot:
@@ -126,49 +172,75 @@ async def _read(settings: Settings, run_id: str) -> Snapshot:
         return (await store.read([Ref(FLOW_RUNS, run_id)]))[0]
 
 
-async def _submit(settings: Settings, run: Any, run_id: str) -> dict[str, Any]:
-    path = f"/api/flow-runs?runId={quote(run_id, safe='')}"
-    reply = await _ask_server(settings, path, msgspec.json.encode(run))
-    if reply is not None:
-        answer = answer_of(reply)
-        if reply.status == 409:
-            raise RunExists(str(answer.get("error")))
-        if reply.status == 400:
-            raise InvalidRun(str(answer.get("error")))
-        return _fine(reply, answer)
-    async with open_service(settings, at_once=1) as service:
-        submitted = await service.flow.submit(run, run_id)
-        return {
-            "runId": submitted.run_id,
-            "created": submitted.created,
-            "notOurs": service.flow.not_ours(run),
-        }
+async def _submit(settings: Settings, run: Any, run_id: str) -> Answer:
+    async with open_backend(settings) as backend:
+        return await backend.submit(run, run_id)
 
 
-async def _sweep(settings: Settings) -> dict[str, Any]:
-    reply = await _ask_server(settings, "/api/flow-runs/sweep", b"")
-    if reply is not None:
-        return _fine(reply, answer_of(reply))
-    async with open_service(settings, at_once=1) as service:
-        return msgspec.structs.asdict(await service.flow.sweep())
+async def _sweep(settings: Settings) -> Answer:
+    async with open_backend(settings) as backend:
+        return await backend.sweep()
 
 
-async def _ask_server(settings: Settings, path: str, body: bytes) -> Reply | None:
-    """What the server that holds the store answers; None where nobody holds it."""
-    refuse_memory(settings)
-    address = find_server(settings)
-    if address is None:
-        return None
-    client = admin_client(settings, address, timeout_s=_TIMEOUT_S)
+async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tuple[str, Document]:
+    """The run's id, and the run when there is nothing left to do."""
+    store, metrics = MemoryStore(), Metrics()
+    # Standard output belongs to the answer; what the worker has to say goes to standard error.
+    log = Log(sys.stderr.buffer, env=settings.env, metrics=metrics)
     try:
-        return await patiently(lambda: client.request("POST", path, body))
+        async with _documents(settings) as documents:
+            steps = load_configured_steps(settings)
+            flow = Flow(
+                settings, store, log, metrics, lambda: time.time_ns() // 1_000, steps=steps, documents=documents
+            )
+            chosen = (await flow.submit(run, run_id)).run_id
+            number, outcome = 0, FlowOutcome.SUCCEEDED
+            # Nobody else works on it, so a race is lost only where an attempt was given up, and counted.
+            while outcome in {FlowOutcome.SUCCEEDED, FlowOutcome.FAILED, FlowOutcome.LOST_RACE}:
+                number += 1
+                event = FlowEvent(run_id=chosen, id=f"local-{number}", type=UPDATED_TYPE)
+                outcome = (await flow.handle(event)).outcome
+            (found,) = await store.read([Ref(FLOW_RUNS, chosen)])
+            return chosen, found.data or {}
     finally:
-        client.close()
+        log.close()
 
 
-def _fine(reply: Reply, answer: dict[str, Any]) -> dict[str, Any]:
-    if reply.status == 401:
-        raise SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
-    if reply.status not in {200, 201}:
-        raise exits.Unreachable(f"the server answered {reply.status}: {answer.get('error')}")
-    return answer
+@contextlib.asynccontextmanager
+async def _documents(settings: Settings) -> AsyncIterator[StoreWithCatalog]:
+    """What steps may read; a store that is not there yet is an empty one."""
+    path = settings.store_path
+    missing = path is not None and not path.exists()
+    store: StoreWithCatalog = MemoryStore() if missing else open_store(settings, read_only=True)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def decode_run(file: BinaryIO) -> Any:
+    try:
+        return msgspec.json.decode(file.read())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise click.UsageError(f"{file.name} is not JSON: {error!s:.100}", click.get_current_context()) from None
+
+
+def print_steps(run_id: str, run: Document) -> None:
+    flow_key = run.get("flowKey")
+    print_line(clean(f"{run_id} ({flow_key})" if isinstance(flow_key, str) else run_id))
+    steps = run.get("steps")
+    if isinstance(steps, dict):
+        print_table(_STEPS, [_row(step_id, steps[step_id]) for step_id in sorted(steps)])
+
+
+def _row(step_id: str, step: Any) -> list[Any]:
+    if not isinstance(step, dict):
+        return [step_id, None, None, None, None, None, step]
+    claim = step.get("claim")
+    attempt = claim.get("attempt") if isinstance(claim, dict) else None
+    error = step.get("error")
+    result = error if error is not None else step.get("outputs")
+    if isinstance(error, dict) and error.keys() == {"code", "message"}:
+        result = f"{error['code']}: {error['message']}"
+    times = (step.get("startedAt"), step.get("finishedAt"))
+    return [step_id, runs.type_of(step), step.get("status"), attempt, *times, result]

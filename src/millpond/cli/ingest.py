@@ -1,47 +1,34 @@
-"""`millpond ingest`: a file of messages, through the running server or, where none runs, into the store itself."""
+"""`millpond ingest`: a file of messages, through the running server, or into the store itself if none runs."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import os
+import stat
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
 
 import click
 import uvloop
 
 from millpond.cli import exits
-from millpond.cli.address import Address, url_option
-from millpond.cli.chunks import ChunkSource, read_chunks
-from millpond.cli.http_client import Client
-from millpond.cli.local import open_service, settled
-from millpond.cli.messages import encode_push
-from millpond.cli.options import example, json_option, load_settings, store_option, views_option
+from millpond.cli.backend import Answer, Backend, open_backend
+from millpond.cli.options import example, json_option, load_settings, store_option, url_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
-from millpond.cli.retry import patiently
-from millpond.cli.server import answer_of, find_server, push_path
 from millpond.core import timestamps
-from millpond.core.errors import Poison
+from millpond.core.errors import Poison, Unreachable
 from millpond.core.model import Delivery
+from millpond.http_client import Address
 from millpond.ingress.files import FileLine, LineCutter, decode_lines
 from millpond.settings import Settings
 
-_TIMEOUT_S = 30.0
+_CHUNK_BYTES = 256 * 1024
 _FAULTS_MAX = 100
 _NOTES_MAX = 20
 _OUTCOMES = (Column("outcome"), Column("messages", right=True))
 _FAILED = frozenset({"poison", "retry", "refused"})
-
-
-class SentChunk(NamedTuple):
-    outcome: str
-    reason: str
-    error: str = ""
-
-
-Send = Callable[[Delivery], Awaitable[SentChunk]]
 
 
 class IngestReport:
@@ -58,10 +45,11 @@ class IngestReport:
         self.bad_lines += 1
         self._fault(line.number, "bad_line", line.fault or "")
 
-    def sent(self, number: int, sent: SentChunk) -> None:
-        self.outcomes[sent.outcome] += 1
-        if sent.outcome in _FAILED:
-            self._fault(number, sent.outcome, f"{sent.reason}: {sent.error}" if sent.error else sent.reason)
+    def sent(self, number: int, answer: Answer) -> None:
+        outcome, reason, error = (str(answer.get(name, "")) for name in ("outcome", "reason", "error"))
+        self.outcomes[outcome] += 1
+        if outcome in _FAILED:
+            self._fault(number, outcome, f"{reason}: {error}" if error else reason)
 
     def as_json(self, through: str) -> dict[str, Any]:
         messages = sum(self.outcomes.values())
@@ -124,10 +112,9 @@ def ingest(
     except Poison as error:
         raise click.UsageError(str(error), ctx) from None
     settings = load_settings()
-    address = url or find_server(settings)
     report = IngestReport()
-    uvloop.run(_ingest(settings, address, ChunkSource(file), default_time, concurrency, report))
-    summary = report.as_json(address.base if address else settings.store)
+    through = uvloop.run(_ingest(settings, url, ChunkSource(file), default_time, concurrency, report))
+    summary = report.as_json(through)
     if as_json:
         print_json(summary)
     else:
@@ -149,23 +136,26 @@ def _show(summary: dict[str, Any]) -> None:
 
 async def _ingest(
     settings: Settings,
-    address: Address | None,
+    url: Address | None,
     source: ChunkSource,
     default_time: int | None,
     concurrency: int,
     report: IngestReport,
-) -> None:
-    async with _sender(settings, address, concurrency) as send:
+) -> str:
+    """What took the messages: a server's URL, or the store."""
+    async with open_backend(settings, url, concurrency) as backend:
+        await backend.reach()
         with progress("Ingesting", source.size) as advance:
             try:
-                await _send_all(send, source, default_time, concurrency, report, advance)
+                await _send_all(backend, source, default_time, concurrency, report, advance)
             except BaseExceptionGroup as group:
                 # The first failure stopped the rest; one line is enough for all of them.
                 raise _first(group) from None
+        return backend.name
 
 
 async def _send_all(
-    send: Send,
+    backend: Backend,
     source: ChunkSource,
     default_time: int | None,
     concurrency: int,
@@ -176,7 +166,7 @@ async def _send_all(
 
     async def one(number: int, delivery: Delivery) -> None:
         try:
-            report.sent(number, await send(delivery))
+            report.sent(number, await backend.deliver(delivery))
         finally:
             slots.release()
 
@@ -200,39 +190,39 @@ async def _lines(source: ChunkSource, default_time: int | None, advance: Advance
         advance(len(chunk))
 
 
-@contextlib.asynccontextmanager
-async def _sender(settings: Settings, address: Address | None, concurrency: int) -> AsyncIterator[Send]:
-    if address is None:
-        async with open_service(settings, concurrency) as service:
+class ChunkSource:
+    """What is read. `size` is known for files on disk only."""
 
-            async def handle(delivery: Delivery) -> SentChunk:
-                result = await settled(lambda: service.engine.handle(delivery))
-                error = "" if result.error is None else str(result.error)
-                return SentChunk(str(result.outcome), result.reason, error)
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        status = os.fstat(file.fileno())
+        self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        # Files on disk are always ready; the writer of a pipe may take its time.
+        self.may_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or file.isatty()
 
-            yield handle
+
+async def read_chunks(source: ChunkSource) -> AsyncIterator[bytes]:
+    """Every chunk, then one that is empty."""
+    if not source.may_wait:
+        while chunk := source.file.read(_CHUNK_BYTES):
+            yield chunk
+            await asyncio.sleep(0)
+        yield b""
         return
-    client = Client(address, timeout_s=_TIMEOUT_S)
-    path = push_path(address)
-    # A server that was never there is said at once; only one that goes away later is waited for.
-    await client.request("GET", "/livez")
-
-    async def post(delivery: Delivery) -> SentChunk:
-        body = encode_push(delivery)
-        reply = await patiently(lambda: client.request("POST", path, body))
-        answer = answer_of(reply)
-        texts = [str(answer.get(name, "")) for name in ("outcome", "reason", "error")]
-        return SentChunk(texts[0] or "refused", *texts[1:])
-
+    reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source.file)
     try:
-        yield post
+        while chunk := await reader.read(_CHUNK_BYTES):
+            yield chunk
+        yield b""
     finally:
-        client.close()
+        transport.close()
 
 
 def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, exits.Unreachable):
-        return exits.Unreachable(f"{error}; what arrived stays, so run the same command again")
+    if isinstance(error, Unreachable):
+        return Unreachable(f"{error}; what arrived stays, so run the same command again")
     return error

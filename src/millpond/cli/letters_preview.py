@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from millpond.cli.local import open_for_reading
 from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
+from millpond.cli.store import open_for_reading
 from millpond.core.route import Router
 from millpond.dead_letters.store import StoredLetters
 from millpond.reprocess.diff import differing_fields

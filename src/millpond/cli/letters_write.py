@@ -14,14 +14,13 @@ from typing import Any
 import click
 
 from millpond.cli import exits
-from millpond.cli.backend import AT_ONCE, Answer, open_hands
+from millpond.cli.backend import AT_ONCE, Answer, open_backend
 from millpond.cli.letters_preview import show_preview
-from millpond.cli.local import refuse_memory
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.selection import LetterCommand, chosen_ids, filter_options
-from millpond.cli.server import refuse_missing
-from millpond.core.errors import StoreError, missing_extra
+from millpond.cli.store import refuse_memory, refuse_missing
+from millpond.core.errors import StoreError, Unreachable, missing_extra
 from millpond.core.model import Delivery
 from millpond.dead_letters.filter import ALL_LETTERS, SETTLING_OUTCOMES, LetterFilter
 from millpond.settings import Settings
@@ -155,12 +154,12 @@ def _letters(count: int) -> str:
 async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
     async def one(letter_id: str, advance: Advance) -> Answer:
         async with slots:
-            answer = await hands.replay(letter_id)
+            answer = await backend.replay(letter_id)
         advance(1)
         return answer or {"id": letter_id, "outcome": "not_found", "reason": "not_found"}
 
     slots = asyncio.Semaphore(AT_ONCE)
-    async with open_hands(settings) as hands:
+    async with open_backend(settings) as backend:
         with progress("Replaying", len(ids)) as advance:
             return await asyncio.gather(*(one(letter_id, advance) for letter_id in ids))
 
@@ -173,11 +172,11 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
         raise missing_extra("--subscription", subscription, error) from None
     answers: list[Answer] = []
     refuse_memory(settings)
-    async with open_hands(settings) as hands:
+    async with open_backend(settings) as backend:
         with progress("Replaying", limit) as advance:
 
             async def send(delivery: Delivery) -> bool:
-                answer = await hands.replay_delivery(delivery)
+                answer = await backend.replay_delivery(delivery)
                 answers.append(answer)
                 advance(1)
                 return answer["outcome"] in SETTLING_OUTCOMES
@@ -186,16 +185,16 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
             try:
                 await replay_all(path, send, limit=limit, at_once=AT_ONCE)
             except StoreError as error:
-                raise exits.Unreachable(str(error)) from None
+                raise Unreachable(str(error)) from None
     return answers
 
 
 async def _purge_all(settings: Settings, ids: Sequence[str]) -> dict[str, bool]:
     gone = {}
-    async with open_hands(settings) as hands:
+    async with open_backend(settings) as backend:
         with progress("Purging", len(ids)) as advance:
             for letter_id in ids:
-                gone[letter_id] = await hands.purge(letter_id)
+                gone[letter_id] = await backend.purge(letter_id)
                 advance(1)
     return gone
 

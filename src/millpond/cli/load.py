@@ -1,4 +1,4 @@
-"""`millpond load`: specification 002's load tester. Measures; changes nothing but what it is pointed at."""
+"""`millpond load`: a load tester for a server with a store of its own, which it fills with made-up events."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+import msgspec
 import uvloop
 
 from millpond.cli import exits
-from millpond.cli.address import Address, url_option
-from millpond.cli.http_client import Client, TimedOut
-from millpond.cli.load_events import Events, makers
-from millpond.cli.options import example, json_option, load_settings
+from millpond.cli.messages import encode_push, now_us
+from millpond.cli.options import example, json_option, load_settings, url_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_table, progress
 from millpond.cli.server import push_path
+from millpond.core import timestamps
+from millpond.core.errors import Unreachable
+from millpond.core.model import Delivery
+from millpond.http_client import Address, Client, TimedOut
+from millpond.settings import Settings
 
+_DOCUMENTS = 100
+Payload = dict[str, Any]
 _STATUSES = (Column("answer"), Column("requests", right=True), Column("meaning"))
 _FINE = {"200", "429"}
 
@@ -87,7 +93,7 @@ def load(
     """
     if not url.is_loopback and not allow_remote:
         raise click.UsageError(f"{url.base} is not this machine: give --allow-remote if you mean it", ctx)
-    known = makers(load_settings())
+    known = _makers(load_settings())
     if topic not in known:
         raise click.UsageError(f"{topic!r} is no built-in topic: use one of {', '.join(known)}", ctx)
     events = Events(known[topic], topic, subscription, uuid.uuid4().hex[:12])
@@ -131,7 +137,7 @@ async def _work(
             reply = await client.request("POST", path, body)
         except TimedOut:
             measures.answers["timeout"] += 1
-        except exits.Unreachable:
+        except Unreachable:
             measures.answers["connection_failed"] += 1
         else:
             measures.answers[str(reply.status)] += 1
@@ -171,3 +177,75 @@ def _meaning(answer: str) -> str:
     if answer == "connection_failed":
         return "connection refused or broken: the server is gone, or its backlog is full"
     return "refused: is this Millpond, and the topic one it knows?"
+
+
+def _system_event(number: int, at: str) -> Payload:
+    service = f"load-{number % _DOCUMENTS:03d}"
+    return {"service": service, "status": "ok", "version": "1.0.0", "region": "local", "timestamp": at}
+
+
+def _heartbeat(number: int, at: str) -> Payload:
+    return {"pipeline_id": f"load-{number % _DOCUMENTS:03d}", "status": "ok", "ts": at}
+
+
+def _tick(number: int, at: str) -> Payload:
+    price = 100 + number % 500 / 100
+    return {"symbol": _symbol(number), "price": price, "bid": price, "ask": price, "size": 1, "timestamp": at}
+
+
+def _bar(number: int, at: str) -> Payload:
+    prices = {"open": 100.0, "high": 101.0, "low": 99.0, "close": 100.5, "volume": number}
+    return {"symbol": _symbol(number), "ts": at, "timeframe": "1m", "producedAt": at, **prices}
+
+
+def _signal(number: int, at: str) -> Payload:
+    return {
+        "signalId": f"load-{number % _DOCUMENTS:03d}",
+        "strategyId": "load",
+        "symbol": _symbol(number),
+        "action": "buy" if number % 2 else "sell",
+        "confidence": 0.5,
+        "decisionAt": at,
+    }
+
+
+def _symbol(number: int) -> str:
+    return f"LOAD{number % _DOCUMENTS:03d}"
+
+
+def _makers(settings: Settings) -> dict[str, Callable[[int, str], Payload]]:
+    """Topic → how one of its events looks."""
+    return {
+        settings.system_events_topic: _system_event,
+        "ingest-heartbeat": _heartbeat,
+        "market-ticks": _tick,
+        "market-bars-1m": _bar,
+        "trade-signals": _signal,
+    }
+
+
+class Events:
+    """The push bodies of one run: valid, each one unique, spread over a hundred documents of the topic's view.
+
+    `run` keeps two runs against one store apart.
+    """
+
+    def __init__(self, make: Callable[[int, str], Payload], topic: str, subscription: str, run: str) -> None:
+        self._make = make
+        self._topic = topic
+        self._subscription = subscription
+        self._run = run
+
+    def body(self, number: int) -> bytes:
+        at = now_us()
+        message_id = f"load-{self._run}-{number}"
+        payload = {**self._make(number, timestamps.to_text(at)), "eventId": message_id}
+        return encode_push(
+            Delivery(
+                message_id=message_id,
+                publish_time=at,
+                data=msgspec.json.encode(payload),
+                attributes={"topic": self._topic},
+                subscription=self._subscription,
+            )
+        )

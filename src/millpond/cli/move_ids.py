@@ -14,11 +14,10 @@ from itertools import groupby
 import click
 
 from millpond.cli import exits
-from millpond.cli.backend import Answer, open_hands
-from millpond.cli.local import open_for_reading, refuse_memory
+from millpond.cli.backend import Answer, open_backend
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Column, clean, print_json, print_line, print_note, print_table, progress
-from millpond.cli.server import refuse_missing
+from millpond.cli.store import open_for_reading, refuse_memory, refuse_missing
 from millpond.core.model import Ref
 from millpond.core.view import View
 from millpond.reprocess.move_ids import Mover, OldDocument, find_old_documents
@@ -107,10 +106,10 @@ async def _preview(settings: Settings, views: Sequence[View], found: Sequence[Ol
 
 async def _move(settings: Settings, found: Sequence[OldDocument]) -> list[Answer]:
     answers: list[Answer] = []
-    async with open_hands(settings) as hands:
+    async with open_backend(settings) as backend:
         with progress("Moving", len(found)) as advance:
             for collection, ids in _chunks(found):
-                answers += [{"collection": collection, **answer} for answer in await hands.move(collection, ids)]
+                answers += [{"collection": collection, **answer} for answer in await backend.move(collection, ids)]
                 advance(len(ids))
     return answers
 

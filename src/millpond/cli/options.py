@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from millpond.http_client import Address
     from millpond.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +37,23 @@ steps_option = setting_option(
     "--steps", "STEPS", "MODULE", "Module with steps of your own; several by comma (instead of $STEPS)."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+
+
+def url_option(default: str | None, text: str) -> Callable[[F], F]:
+    """`--url`, given to the command as an Address."""
+
+    def parsed(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
+        # Not at the top: --help needs no client.
+        from millpond.http_client import Address  # noqa: PLC0415
+
+        try:
+            return None if value is None else Address.parse(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
+
+    return click.option(
+        "--url", metavar="URL", default=default, show_default=default is not None, callback=parsed, help=text
+    )
 
 
 def load_settings() -> Settings:

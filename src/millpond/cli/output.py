@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,9 @@ from typing import Any, NamedTuple
 
 import click
 import msgspec
+
+from millpond.core import timestamps
+from millpond.core.stamp import decode_stamp
 
 _NOT_PRINTABLE = re.compile(r"[^ -~\n]")
 _CLIP_CHARS = 100
@@ -44,6 +48,12 @@ def clean_block(text: str, margin: str = "  | ") -> str:
 
 def print_line(text: str = "") -> None:
     click.echo(text)
+
+
+def print_coloured(*parts: tuple[str, str | None]) -> None:
+    """One line of (text, colour) parts. A pipe, and an environment with NO_COLOR, get the text alone."""
+    text = "".join(click.style(text, fg=colour) if colour else text for text, colour in parts)
+    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def print_note(text: str) -> None:
@@ -105,6 +115,26 @@ def cell(value: Any) -> str:
 def verdict(outcome: Any, reason: Any) -> str:
     """`poison (invalid_event)`; the reason only where it says more than the outcome."""
     return clean(f"{outcome}" if not reason or outcome == reason else f"{outcome} ({reason})")
+
+
+def stamp_parts(stamp: str | None) -> tuple[str, str, str, str]:
+    """Event time, sequence, publish time and message id, each as text; dashes if there is none."""
+    if stamp is None:
+        return ("-", "-", "-", "-")
+    try:
+        parts = decode_stamp(stamp)
+    except ValueError:
+        return (stamp, "-", "-", "-")
+    sequence = "-" if parts.sequence is None else str(parts.sequence)
+    return timestamps.to_text(parts.event_time), sequence, timestamps.to_text(parts.publish_time), parts.message_id
+
+
+def stamp_cell(stamp: str | None) -> str | None:
+    """A stamp in one cell: what mostly decides, and whose it is."""
+    if stamp is None:
+        return None
+    event_time, sequence, _, message_id = stamp_parts(stamp)
+    return f"{event_time} {message_id}" if sequence == "-" else f"{event_time} #{sequence} {message_id}"
 
 
 @contextlib.contextmanager

@@ -9,17 +9,16 @@ import click
 import msgspec
 
 from millpond.cli import exits
-from millpond.cli.address import Address, url_option
-from millpond.cli.http_client import Client, Reply
 from millpond.cli.messages import encode_push, new_message_id, now_us
-from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.options import example, json_option, load_settings, store_option, url_option
 from millpond.cli.output import Column, clean, print_json, print_line, print_table, verdict
-from millpond.cli.server import answer_of, guess_server, push_path
+from millpond.cli.server import guess_server, push_path
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id
 from millpond.core.errors import Poison
 from millpond.core.model import Delivery
 from millpond.dead_letters.store import letter_ref
+from millpond.http_client import Address, Client, Reply
 
 _TIMEOUT_S = 30.0
 _VIEWS = (Column("view"), Column("document"), Column("outcome"), Column("reason"))
@@ -83,7 +82,7 @@ def publish(
         raise click.UsageError(str(error), ctx) from None
     address = url or guess_server(load_settings())
     reply = asyncio.run(_send(address, encode_push(delivery)))
-    answer = {"status": reply.status, **answer_of(reply)}
+    answer = {"status": reply.status, **reply.answer}
     if as_json:
         print_json(answer)
     else:

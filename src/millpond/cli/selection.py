@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from millpond.cli.local import open_for_reading
+from millpond.cli.store import open_for_reading
 from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only
 from millpond.dead_letters.store import matching_letters
 from millpond.settings import Settings

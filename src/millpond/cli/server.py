@@ -1,31 +1,36 @@
-"""Where the running server is, and how to speak to it: through the store's lock, which knows its URL."""
+"""The running server as commands meet it: where it is, with which token, and with how much patience it is asked."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-import msgspec
-
-from millpond.cli.address import Address
-from millpond.cli.exits import Unreachable
-from millpond.cli.http_client import Client, Reply
-from millpond.core.errors import SettingsError
+from millpond.core.errors import SettingsError, Unreachable
+from millpond.http_client import Address, Reply
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreInUse, find_holder
 
 # Public: Pub/Sub subscriptions are configured with it.
 PUSH_PATH = "/pubsub/push"
+PATIENCE_S = 60.0
+# A restart takes a moment; a server that is gone stays gone.
+RECONNECT_S = 3.0
 # A server takes the lock a moment before it knows its port.
 _ANNOUNCE_S = 1.0
 _POLL_S = 0.05
+_PAUSE_FIRST_S = 0.1
+_PAUSE_MAX_S = 5.0
+_RETRY_AFTER_MAX_S = 30.0
+# A view's own bug: the server asks for it again because a deploy may heal it, which no minute of waiting does.
+_HOPELESS = frozenset({"view_error"})
 
 
 def find_server(settings: Settings) -> Address | None:
-    """The server that holds the store, or None where nobody does.
+    """The server that holds the store, whose lock knows its URL; None if no process holds it.
 
-    Raises StoreInUse where the holder is no server: another command at work.
+    Raises StoreInUse if the holder is no server: another command at work.
     """
     path = settings.store_path
     if path is None:
@@ -41,7 +46,7 @@ def find_server(settings: Settings) -> Address | None:
 
 
 def guess_server(settings: Settings) -> Address:
-    """The server to send to: the store's holder, else whoever should listen at HOST and PORT."""
+    """The server to send to: the store's holder, else the one that should listen at HOST and PORT."""
     found = find_server(settings)
     if found is not None:
         return found
@@ -56,31 +61,42 @@ def push_path(address: Address) -> str:
     return address.path if address.path.strip("/") else PUSH_PATH
 
 
-def admin_client(settings: Settings, address: Address, *, timeout_s: float) -> Client:
-    """A client for /api, with the token where one is set."""
+def admin_headers(settings: Settings) -> dict[str, str]:
+    """What a request to /api carries: the token, if one is set."""
     token = settings.admin_token
     if token is None:
-        return Client(address, timeout_s=timeout_s)
+        return {}
     if not token.isascii() or not token.isprintable():
         raise SettingsError("ADMIN_TOKEN", "(secret)", "must be printable ASCII text to be sent as a header")
-    return Client(address, timeout_s=timeout_s, headers={"authorization": f"Bearer {token}"})
+    return {"authorization": f"Bearer {token}"}
 
 
-def answer_of(reply: Reply) -> dict[str, Any]:
-    """The server's JSON object; something of that shape where it sent none."""
-    try:
-        answer = msgspec.json.decode(reply.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        answer = None
-    if isinstance(answer, dict):
-        return answer
-    return {"reason": f"http_{reply.status}", "error": f"the server answered {reply.status} without JSON"}
+async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
+    """The first reply that is final, or the last one when patience ends. Raises Unreachable.
+
+    429 and 503 are tried again, at the pace the server asks for.
+    """
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    pause_s = _PAUSE_FIRST_S
+    while True:
+        waited_s = loop.time() - started
+        asked_for_s = 0.0
+        try:
+            reply = await ask()
+        except Unreachable:
+            if waited_s >= RECONNECT_S:
+                raise
+        else:
+            transient = reply.status in {429, 503} and reply.answer.get("reason") not in _HOPELESS
+            if not transient or waited_s >= PATIENCE_S:
+                return reply
+            asked_for_s = _retry_after_s(reply)
+        # Spread, so that those turned away together do not come back together.
+        await asyncio.sleep(max(asked_for_s, pause_s) * random.uniform(1.0, 1.5))  # noqa: S311
+        pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
 
-def refuse_missing(path: Path | None) -> None:
-    """Say it in words where the store's file is not there: SQLite would only say that it cannot open it."""
-    if path is not None and not path.exists():
-        raise Unreachable(
-            f"there is no store at {path} yet: `millpond serve` or `millpond ingest` makes it, "
-            "--store sqlite:PATH names another"
-        )
+def _retry_after_s(reply: Reply) -> float:
+    text = reply.headers.get("retry-after", "")
+    return min(float(text), _RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0

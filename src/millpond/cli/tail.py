@@ -11,17 +11,15 @@ from urllib.parse import urlencode
 
 import click
 
-from millpond.cli import exits
-from millpond.cli.address import Address, url_option
-from millpond.cli.colours import print_coloured
-from millpond.cli.options import example, load_settings, store_option
-from millpond.cli.output import clean, print_line, print_note
-from millpond.cli.server import guess_server
-from millpond.cli.sse_client import Refused, ServerSentEvent, follow
-from millpond.core.errors import SettingsError
+from millpond.cli.options import example, load_settings, store_option, url_option
+from millpond.cli.output import clean, print_coloured, print_line, print_note
+from millpond.cli.server import admin_headers, guess_server
+from millpond.core.errors import SettingsError, Unreachable
 from millpond.core.model import Outcome
 from millpond.core.timestamps import RFC3339
+from millpond.http_client import Address
 from millpond.settings import Settings
+from millpond.sse_client import ServerSentEvent, StreamRefused, follow
 
 _PATH = "/api/tail"
 _PAUSE_FIRST_S = 1.0
@@ -84,7 +82,7 @@ def tail(
     asyncio.run(_Tail(load_settings(), url, path, limit, as_json=as_json).run())
 
 
-class _Foreign(exits.Unreachable):
+class _Foreign(Unreachable):
     """Whoever answers is no Millpond, and will not be one in a moment."""
 
 
@@ -97,7 +95,7 @@ class _Tail:
         self._path = path
         self._left = limit
         self._as_json = as_json
-        self._headers = _token(settings)
+        self._headers = admin_headers(settings)
         self._seen_server = self._waiting = False
 
     async def run(self) -> None:
@@ -106,13 +104,13 @@ class _Tail:
         while True:
             try:
                 await self._follow()
-            except Refused as error:
+            except StreamRefused as error:
                 if error.status not in {429, 503}:
                     raise _told(error) from None
-                lost: exits.Unreachable = error
+                lost: Unreachable = error
             except _Foreign:
                 raise
-            except exits.Unreachable as error:
+            except Unreachable as error:
                 lost = error
             else:
                 return
@@ -192,20 +190,9 @@ def _decoded(message: ServerSentEvent) -> dict[str, Any]:
     return value
 
 
-def _token(settings: Settings) -> dict[str, str]:
-    token = settings.admin_token
-    if token is None:
-        return {}
-    if not token.isascii() or not token.isprintable():
-        raise SettingsError("ADMIN_TOKEN", "(secret)", "must be printable ASCII text to be sent as a header")
-    return {"authorization": f"Bearer {token}"}
-
-
-def _told(error: Refused) -> Exception:
+def _told(error: StreamRefused) -> Exception:
     if error.status == 401:
         return SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
     if error.status == 404:
-        return exits.Unreachable(
-            f"{error}; its Millpond is older than this command, or --url names another service"
-        )
+        return Unreachable(f"{error}; its Millpond is older than this command, or --url names another service")
     return error

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from millpond.cli import exits
-from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
-from millpond.cli.output import print_json, progress
-from millpond.cli.reports import tell_report
+from millpond.cli.output import (
+    Column,
+    print_facts,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+    progress,
+    stamp_cell,
+)
+from millpond.cli.store import open_for_reading
 from millpond.core.route import Router
 from millpond.reprocess.describe import report_json
+from millpond.reprocess.diff import MEANING, DifferenceKind
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.report import Report
 from millpond.reprocess.verify import Verifier
@@ -21,6 +32,14 @@ from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.settings import Settings
 
+_SHOWN_MAX = 20
+_DIFFERENCES = (
+    Column("document"),
+    Column("difference"),
+    Column("stamp stored"),
+    Column("stamp by the log"),
+    Column("fields", clip=True),
+)
 _FIGURES = (
     ("log entries read", "entries"),
     ("documents", "documents"),
@@ -58,6 +77,29 @@ def refuse_without_log(settings: Settings) -> None:
             "there is no event log to fold: EVENT_LOG is off; set EVENT_LOG=on, and what arrives from then on "
             "can be checked"
         )
+
+
+def tell_report(report: dict[str, Any], figures: Sequence[tuple[str, str]]) -> None:
+    """What `verify` or `rebuild` found, for people. `figures` are titles and the names of fields of the report."""
+    listed = report["differences"][:_SHOWN_MAX]
+    if listed:
+        print_table(_DIFFERENCES, [_row(found) for found in listed])
+        if report["different"] > len(listed):
+            print_line(f"… and {report['different'] - len(listed)} more (--json lists up to 1,000)")
+        for kind in sorted({found["kind"] for found in listed}):
+            print_note(f"{kind}: {MEANING[DifferenceKind(kind)]}")
+    print_facts([(title, report[name]) for title, name in figures])
+    for why, n in report["notCheckableBecause"].items():
+        print_note(f"{n} not checkable: {why}")
+    if report["notCheckableDocs"]:
+        print_note(f"for example {', '.join(report['notCheckableDocs'][:3])}")
+    for why, n in report["unfolded"].items():
+        print_note(f"{n} log entries could not be folded by the views loaded now: {why}")
+
+
+def _row(found: dict[str, Any]) -> tuple[Any, ...]:
+    fields = ", ".join(found["fields"]) or None
+    return found["doc"], found["kind"], stamp_cell(found["stored"]), stamp_cell(found["folded"]), fields
 
 
 async def _verify(settings: Settings) -> Report:

@@ -8,10 +8,18 @@ from typing import Any
 import click
 
 from millpond.cli import exits
-from millpond.cli.local import open_for_reading
 from millpond.cli.options import example, json_option, load_settings, store_option
-from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_table, verdict
-from millpond.cli.stamps import taken_apart
+from millpond.cli.output import (
+    Column,
+    clean,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    stamp_parts,
+    verdict,
+)
+from millpond.cli.store import open_for_reading
 from millpond.core.model import Outcome, Ref
 from millpond.reprocess.why import explain
 from millpond.settings import Settings
@@ -84,7 +92,7 @@ def _tell(message: dict[str, Any], holdings: Holdings) -> None:
         print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}{place}")
         if view["doc"]:
             winner = view["winner"]["stamp"]
-            rows = [("this message", *taken_apart(view["stamp"])), ("document now", *taken_apart(winner))]
+            rows = [("this message", *stamp_parts(view["stamp"])), ("document now", *stamp_parts(winner))]
             print_table(_STAMPS, rows)
         print_line(_who_won(view, message["messageId"], holdings.get(view["doc"])))
 

@@ -19,6 +19,7 @@
     │  ├─ PushForbidden         somebody else's token: 403
     │  └─ KeysUnavailable       nobody can say: 503
     ├─ Overloaded               no room left: 429, stop pulling
+    ├─ Unreachable              the server or the store that a command needs does not answer
     └─ InternalError            a bug of ours: nothing is acknowledged, the message comes again
 
 Adapters translate foreign exceptions into this tree in one place each. What is expected to happen in
@@ -179,6 +180,10 @@ class KeysUnavailable(PushRefused):
 
 class Overloaded(MillpondError):
     reason = "backpressure_queue_full"
+
+
+class Unreachable(MillpondError):
+    """The server, or the store, is not where it was looked for."""
 
 
 class InternalError(MillpondError):

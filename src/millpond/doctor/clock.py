@@ -8,11 +8,10 @@ from __future__ import annotations
 import email.utils
 from collections.abc import Sequence
 
-from millpond.concurrency import in_thread
 from millpond.core.model import LogEntry
 from millpond.core.timestamps import SECOND_US
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
-from millpond.doctor.probe import ProbeAnswer, fetch
+from millpond.doctor.probe import ProbeAnswer, probe
 
 CHECK = "clock"
 APART_S_WARNING = 2.0
@@ -53,7 +52,7 @@ def judge_log(entries: Sequence[LogEntry]) -> Finding:
 async def check_against(url: str) -> list[Finding]:
     """By the date of any answer there: whoever has no right to it is refused, and told the time."""
     try:
-        answer = await in_thread(lambda: fetch(url))
+        answer = await probe(url)
     except OSError as error:
         text = f"{url} did not answer: {error.strerror or error}"
         return [unchecked(CHECK, text, "look at the network and at proxies; then run millpond doctor again")]

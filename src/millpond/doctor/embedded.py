@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from millpond.core.view import View
 from millpond.doctor import clock as clock_check
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
 from millpond.doctor.ids import check_ids
-from millpond.doctor.probe import fetch
+from millpond.doctor.probe import probe
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
@@ -161,14 +161,14 @@ def _write_ahead_log(path: Path) -> list[Finding]:
     return [warning(CHECK, f"{found}: it is not folded back, or was not for a while", advice)]
 
 
-def _holder(holder: Holder | None, ask: Callable[[str], int] = lambda url: fetch(url).status) -> Finding:
+def _holder(holder: Holder | None) -> Finding:
     if holder is None:
         return fine("server", "no process writes to the store")
     who = f"process {holder.pid}"
     if holder.url is None:
         return fine("server", f"{who}, a command, writes to the store")
     try:
-        status = ask(f"{holder.url}/ready")
+        status = asyncio.run(probe(f"{holder.url}/ready")).status
     except OSError as error:
         text = f"{who} holds the store, but {holder.url} does not answer: {error.strerror or error}"
         return problem("server", text, "look at its log; end it with SIGTERM and start it again")

@@ -8,12 +8,11 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
 from millpond.core.errors import KeysUnavailable
+from millpond.http_client import Address, ClosedEarly, ReplyTooLarge, fetch
 
 KEY_BITS_MIN = 2_048
 # The whole exchange with the key server, for which a push waits.
@@ -106,47 +105,18 @@ class _BadAnswer(Exception):
     """What the key server sent is no use; the text says why."""
 
 
-class _Answer:
-    """One HTTP answer; the `on_…` methods are the parser's callbacks."""
-
-    def __init__(self) -> None:
-        self.headers: dict[str, str] = {}
-        self.body = bytearray()
-        self.complete = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-
 async def fetch_certificates(url: str, tls: ssl.SSLContext | None) -> tuple[dict[str, Key], int]:
     """One GET: no redirects, no proxies, nothing but 200, and an end to its size and time."""
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = f"host: {parts.netloc}\r\naccept: application/json\r\nconnection: close"
-    answer, received = _Answer(), 0
-    parser = httptools.HttpResponseParser(answer)
-    async with asyncio.timeout(FETCH_S):
-        port = parts.port or (80 if tls is None else 443)
-        reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
-        try:
-            writer.write(f"GET {target} HTTP/1.1\r\n{headers}\r\n\r\n".encode())
-            while not answer.complete:
-                chunk = await reader.read(65_536)
-                received += len(chunk)
-                if not chunk or received > CERTIFICATES_BYTES_MAX:
-                    raise _BadAnswer("the answer ends early" if not chunk else "the answer is too large")
-                parser.feed_data(chunk)
-        finally:
-            writer.transport.abort()
-    if parser.get_status_code() != 200:
-        raise _BadAnswer(f"the answer is HTTP {parser.get_status_code()}")
-    return read_certificates(bytes(answer.body)), age_s_max(answer.headers.get("cache-control", ""))
+    limit = CERTIFICATES_BYTES_MAX
+    try:
+        reply = await fetch(Address.parse(url), timeout_s=FETCH_S, tls=tls, reply_bytes_max=limit)
+    except ClosedEarly:
+        raise _BadAnswer("the answer ends early") from None
+    except ReplyTooLarge:
+        raise _BadAnswer("the answer is too large") from None
+    if reply.status != 200:
+        raise _BadAnswer(f"the answer is HTTP {reply.status}")
+    return read_certificates(reply.body), age_s_max(reply.headers.get("cache-control", ""))
 
 
 def age_s_max(cache_control: str) -> int:

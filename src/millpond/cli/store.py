@@ -1,29 +1,21 @@
-"""The store without a server: open for reading beside whoever writes, or the whole service under the lock."""
+"""The store as commands open it: for reading, beside any writer, or with a service of its own under the lock."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import msgspec
 
 from millpond.cli.exits import WrongUsage
-from millpond.cli.retry import PATIENCE_S
-from millpond.cli.server import refuse_missing
-from millpond.core.errors import Overloaded, SettingsError, Unavailable
-from millpond.core.model import Result
+from millpond.core.errors import SettingsError, Unreachable
 from millpond.core.ports import StoreWithCatalog
 from millpond.service.service import Service
 from millpond.service.stores import open_store
 from millpond.settings import Settings
 from millpond.stores.sqlite.lock import StoreLock
-
-T = TypeVar("T")
-_ROOM_PAUSE_S = 0.01
-_AWAY_PAUSE_S = 0.5
 
 
 @contextlib.asynccontextmanager
@@ -54,31 +46,20 @@ async def open_service(settings: Settings, at_once: int) -> AsyncIterator[Servic
             await service.close()
 
 
-async def when_there_is_room(call: Callable[[], Awaitable[T]]) -> T:
-    """Wait instead of being turned away: big messages fill the room by bytes before they fill it by number."""
-    while True:
-        try:
-            return await call()
-        except Overloaded:
-            await asyncio.sleep(_ROOM_PAUSE_S)
-
-
-async def settled(call: Callable[[], Awaitable[Result]]) -> Result:
-    """The result, tried for a minute while the store is away: a command has nobody who would send it again."""
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + PATIENCE_S
-    while True:
-        result = await when_there_is_room(call)
-        if not isinstance(result.error, Unavailable) or result.settled or loop.time() >= give_up_at:
-            return result
-        await asyncio.sleep(_AWAY_PAUSE_S)
-
-
 def refuse_memory(settings: Settings) -> None:
     if settings.store == "memory":
         raise WrongUsage(
             "STORE=memory lives inside the server's process: ask the server over HTTP (GET /api/collections), "
             "or use STORE=sqlite:PATH"
+        )
+
+
+def refuse_missing(path: Path | None) -> None:
+    """Say it in words if the store's file is not there: SQLite would only say that it cannot open it."""
+    if path is not None and not path.exists():
+        raise Unreachable(
+            f"there is no store at {path} yet: `millpond serve` or `millpond ingest` makes it, "
+            "--store sqlite:PATH names another"
         )
 
 
