@@ -1,4 +1,4 @@
-"""`millpond backup`: a copy of the embedded store to keep, taken while it serves or while nobody does."""
+"""`millpond backup`: a copy of the embedded store to keep, taken while a server runs on it, or while none does."""
 
 from __future__ import annotations
 
