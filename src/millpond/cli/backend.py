@@ -217,7 +217,7 @@ class LocalBackend:
         """It is here."""
 
     async def deliver(self, delivery: Delivery) -> Answer:
-        result = await _settled(lambda: self._service.engine.handle(delivery))
+        result = await _settled(lambda: self._service.handle_line(delivery))
         error = "" if result.error is None else str(result.error)
         return {"outcome": result.outcome, "reason": result.reason, "error": error}
 
