@@ -22,6 +22,7 @@ from typing import Any
 
 import flask
 import functions_framework
+import msgspec
 
 from millpond import settings as settings_module
 from millpond.core.errors import MalformedEnvelope
@@ -129,7 +130,7 @@ def flow_worker(_: Any) -> None:
         return
     result = host.handle(event)
     if result.http_status != OK:
-        _refuse(result.http_status, result.answer())
+        _refuse(result.http_status, msgspec.to_builtins(result.answer()))
 
 
 def _refuse(status: int, answer: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from millpond.http.openapi.openapi import description
+from millpond.http.openapi import description
 from millpond.stores.sqlite.schema import open_writer
 from tests.acceptance.test_access import ROUTES
 

@@ -75,7 +75,7 @@ def test_the_replay_does_what_the_preview_said(sent: list[Delivery]) -> None:
         async with working([Notes()]) as works:
             letters = await buried(works, *sent)
             told, changes = await previewed(works, letters)
-            assert [answer["outcome"] for answer in told] == await replayed(works, letters)
+            assert [answer.outcome for answer in told] == await replayed(works, letters)
             for path, after in changes.items():
                 assert await works.document(path) == after
             stored = await works.store.list_documents("notes", 10, None)
@@ -89,7 +89,7 @@ def test_a_letter_named_twice_is_told_once_and_one_that_is_gone_is_said_to_be() 
         async with working([Notes()]) as works:
             (letter,) = await buried(works, note("1", 1, text1="a"))
             told, _ = await previewed(works, [letter, letter, "s__gone"])
-            assert [(answer["id"], answer["outcome"]) for answer in told] == [
+            assert [(answer.id, answer.outcome) for answer in told] == [
                 (letter, "applied"),
                 ("s__gone", "not_found"),
             ]

@@ -32,7 +32,7 @@ from millpond.core.errors import (
 from millpond.core.model import Delivery, Ref, Result
 from millpond.dead_letters.describe import replay_answer
 from millpond.http_client import Address, Client, Reply
-from millpond.reprocess.describe import report_json
+from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.jobs import Phase
 from millpond.reprocess.rebuild import Rebuild
 from millpond.service.service import Service
@@ -227,18 +227,19 @@ class LocalBackend:
         except StoreError as error:
             # This letter only; the others may still succeed.
             return {"id": letter_id, "outcome": "retry", "reason": "store_unavailable", "error": str(error)}
-        return None if result is None else replay_answer(letter_id, result)
+        return None if result is None else msgspec.to_builtins(replay_answer(letter_id, result))
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         result = await _settled(lambda: self._service.replay_delivery(delivery))
-        return replay_answer(delivery.message_id, result)
+        answer: Answer = msgspec.to_builtins(replay_answer(delivery.message_id, result))
+        return answer
 
     async def purge(self, letter_id: str) -> bool:
         return await self._service.letters.purge(Ref(LETTERS, letter_id))
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         refs = [Ref(collection, document_id) for document_id in ids]
-        return [report.as_json() for report in await self._service.mover.move_all(refs)]
+        return [msgspec.to_builtins(report.answer()) for report in await self._service.mover.move_all(refs)]
 
     async def submit(self, run: Any, run_id: str) -> Answer:
         flow = self._service.flow
@@ -264,7 +265,7 @@ class _LocalRebuild:
         self._report: Answer = {}
 
     async def fold(self) -> Answer:
-        self._report = report_json(await self._rebuild.fold())
+        self._report = msgspec.to_builtins(rebuild_report(await self._rebuild.fold()))
         return self._state(Phase.FOLDED, None)
 
     async def swap(self) -> Answer:

@@ -13,7 +13,7 @@ from millpond.cli.options import example, json_option, load_settings, store_opti
 from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.store import open_for_reading
 from millpond.core.model import Document, Ref, Snapshot
-from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, document_json, split_page
+from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, as_document, split_page
 from millpond.settings import Settings
 
 _COLLECTIONS = (Column("collection"), Column("docs", right=True))
@@ -40,7 +40,7 @@ def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> Non
         print_json({"reason": "not_found", "error": text})
         ctx.exit(exits.NEGATIVE)
     if as_json:
-        print_json(document_json(snapshot))
+        print_json(as_document(snapshot))
         return
     print_line(clean(f"{ref.path} (version {snapshot.version})"))
     print_facts(list(_flat(snapshot.data)), indent="  ")
@@ -74,7 +74,7 @@ def ls(ctx: click.Context, collection: str | None, limit: int, after: str | None
     found = asyncio.run(_page(settings, collection, limit + 1, after))
     page, following = split_page(found, limit)
     if as_json:
-        print_json({"docs": [document_json(snapshot) for snapshot in page], "next": following})
+        print_json({"docs": [as_document(snapshot) for snapshot in page], "next": following})
     elif page:
         print_table(_DOCUMENTS, [(found.ref.id, str(found.version), _preview(found.data)) for found in page])
     if following is not None and not as_json:

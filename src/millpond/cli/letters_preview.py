@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.store import open_for_reading
 from millpond.core.route import Router
 from millpond.dead_letters.store import StoredLetters
 from millpond.reprocess.diff import differing_fields
-from millpond.reprocess.preview import Preview, PreviewedChange, preview_letters
+from millpond.reprocess.preview import DocumentChange, Preview, preview_letters
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.settings import Settings
@@ -51,7 +53,7 @@ def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool
 
 async def _preview(
     settings: Settings, letter_ids: Sequence[str]
-) -> tuple[list[dict[str, Any]], list[PreviewedChange]]:
+) -> tuple[list[dict[str, Any]], list[DocumentChange]]:
     async with open_for_reading(settings) as store:
         router = Router(load_views(settings), route_rules(settings))
         preview = Preview(store, router, engine_rules(settings).receipts)
@@ -60,12 +62,13 @@ async def _preview(
         with progress("Looking", len(letter_ids)) as advance:
             for at in range(0, len(letter_ids), _AT_ONCE):
                 some = letter_ids[at : at + _AT_ONCE]
-                told += await preview_letters(preview, letters, some, time.time_ns() // 1_000)
+                found = await preview_letters(preview, letters, some, time.time_ns() // 1_000)
+                told += msgspec.to_builtins(found)
                 advance(len(some))
         return told, preview.changes()
 
 
-def _rows(change: PreviewedChange) -> Iterator[tuple[Any, ...]]:
+def _rows(change: DocumentChange) -> Iterator[tuple[Any, ...]]:
     """One row for each field that would change; who decides the document then is the last of them."""
     before = change.before or {}
     for name in differing_fields(None, before, change.after):

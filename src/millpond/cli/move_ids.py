@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import click
+import msgspec
 
 from millpond.cli import exits
 from millpond.cli.backend import Answer, open_backend
@@ -97,7 +98,7 @@ async def _preview(settings: Settings, views: Sequence[View], found: Sequence[Ol
             for collection, ids in _chunks(found):
                 refs = [Ref(collection, document_id) for document_id in ids]
                 answers += [
-                    {"collection": collection, **report.as_json()}
+                    {"collection": collection, **msgspec.to_builtins(report.answer())}
                     for report in await mover.move_all(refs, dry_run=True)
                 ]
                 advance(len(ids))

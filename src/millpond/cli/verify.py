@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from millpond.cli import exits
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
@@ -23,7 +24,7 @@ from millpond.cli.output import (
 )
 from millpond.cli.store import open_for_reading
 from millpond.core.route import Router
-from millpond.reprocess.describe import report_json
+from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.diff import MEANING, DifferenceKind
 from millpond.reprocess.fold import open_scratch
 from millpond.reprocess.report import Report
@@ -63,7 +64,7 @@ def verify(ctx: click.Context, *, as_json: bool) -> None:
     """
     settings = load_settings()
     refuse_without_log(settings)
-    report = report_json(asyncio.run(_verify(settings)))
+    report = msgspec.to_builtins(rebuild_report(asyncio.run(_verify(settings))))
     if as_json:
         print_json(report)
     else:

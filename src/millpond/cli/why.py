@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import click
+import msgspec
 
 from millpond.cli import exits
 from millpond.cli.options import example, json_option, load_settings, store_option
@@ -60,7 +61,7 @@ def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
 
 async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, Holdings]:
     async with open_for_reading(settings) as store:
-        story = await explain(store, any_id)
+        story = msgspec.to_builtins(await explain(store, any_id))
         paths = {view["doc"] for message in (story or {}).get("messages", ()) for view in message["views"]}
         refs = [Ref(*path.rsplit("/", 1)) for path in paths if path]
         holdings: Holdings = {}

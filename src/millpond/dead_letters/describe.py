@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from millpond.core.answers import ErrorText, Reason, Topic, ViewAnswer
 from millpond.core.errors import AccessDenied, ViewError
-from millpond.core.model import Result
+from millpond.core.model import Outcome, Result
 from millpond.core.route import Fault
 
 ERROR_CHARS_MAX = 1_000
+_OUTCOMES = [*map(str, Outcome), "not_found"]
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """What the replay of one of several letters led to.
+
+    `not_found` if it is gone, `retry` if it could not be tried or settled.
+    """
+
+    id: str
+    outcome: Annotated[str, msgspec.Meta(extra_json_schema={"enum": _OUTCOMES})]
+    reason: Reason
+    topic: Topic
+    views: list[ViewAnswer]
+    error: ErrorText | UnsetType = UNSET
+
+
+class ReplayAnswer(ReplayResult, frozen=True):
+    """What a replay led to. `error` if it is poison, or not settled."""
+
+    outcome: Outcome
 
 
 def classification_of(fault: Fault) -> str:
@@ -22,14 +47,13 @@ def bounded_error(error: BaseException) -> str:
     return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 
-def replay_answer(letter_id: str, result: Result) -> dict[str, Any]:
+def replay_answer(letter_id: str, result: Result) -> ReplayAnswer:
     """What a replay led to, as the API and the command line tell it."""
-    views = [{"view": v.view, "doc": v.doc, "outcome": v.outcome, "reason": v.reason} for v in result.views]
-    answer = {"id": letter_id, "outcome": result.outcome, "reason": result.reason, "topic": result.topic}
-    told = {**answer, "views": views}
-    return told if result.error is None else {**told, "error": bounded_error(result.error)}
+    views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
+    error = UNSET if result.error is None else bounded_error(result.error)
+    return ReplayAnswer(letter_id, result.outcome, result.reason, result.topic, views, error)
 
 
-def untried_answer(letter_id: str, outcome: str, reason: str, error: str) -> dict[str, Any]:
+def untried_answer(letter_id: str, outcome: str, reason: str, error: str) -> ReplayResult:
     """The same of a letter that is gone, or could not be tried."""
-    return {"id": letter_id, "outcome": outcome, "reason": reason, "topic": "", "views": [], "error": error}
+    return ReplayResult(letter_id, outcome, reason, "", [], error)

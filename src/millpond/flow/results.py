@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from millpond.core.answers import ErrorText, Reason
 from millpond.core.errors import AccessDenied, InternalError, Overloaded, StoreError, WriteRefused
 from millpond.flow.claims import CONTENTION
 
@@ -26,6 +27,28 @@ class FlowOutcome(enum.StrEnum):
     RETRY = "retry"
 
 
+_FINAL = [str(outcome) for outcome in FlowOutcome if outcome is not FlowOutcome.RETRY]
+
+
+class FlowAnswer(msgspec.Struct, rename="camel"):
+    """An event that may be forgotten."""
+
+    outcome: Annotated[str, msgspec.Meta(extra_json_schema={"enum": _FINAL})]
+    reason: Reason
+    run_id: str | None
+    step_id: str | None
+
+
+class FlowAgain(msgspec.Struct, rename="camel"):
+    """An event that must come again."""
+
+    outcome: Literal["retry"]
+    reason: Reason
+    run_id: str | None
+    step_id: str | None
+    error: ErrorText
+
+
 class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: FlowOutcome
     reason: str
@@ -43,10 +66,11 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
             return OK
         return TOO_MANY if self.reason == Overloaded.reason else AGAIN
 
-    def answer(self) -> dict[str, Any]:
-        """As JSON shows it; `error` only where the event must come again."""
-        shown = {"outcome": self.outcome, "reason": self.reason, "runId": self.run_id, "stepId": self.step_id}
-        return {**shown, "error": self.text} if self.outcome is FlowOutcome.RETRY else shown
+    def answer(self) -> FlowAnswer | FlowAgain:
+        """As JSON shows it; `error` only if the event must come again."""
+        if self.outcome is FlowOutcome.RETRY:
+            return FlowAgain("retry", self.reason, self.run_id, self.step_id, self.text)
+        return FlowAnswer(self.outcome, self.reason, self.run_id, self.step_id)
 
     def of_step(self, step_id: str) -> FlowResult:
         """The same, about this step. How it ends is not known yet."""

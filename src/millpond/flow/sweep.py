@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 import msgspec
 
 from millpond.core import timestamps
+from millpond.core.answers import Count
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StoreError
 from millpond.core.model import Document, Ref
@@ -30,11 +31,11 @@ class SweepReport(msgspec.Struct):
     """Which steps were looked for in how many runs, and what was done; `left` are runs that could not be mended."""
 
     types: list[str]
-    runs: int = 0
-    reclaimed: int = 0
-    failed: int = 0
-    announced: int = 0
-    left: int = 0
+    runs: Count = 0
+    reclaimed: Count = 0
+    failed: Count = 0
+    announced: Count = 0
+    left: Count = 0
 
 
 async def each_run(store: StoreWithCatalog) -> AsyncIterator[tuple[str, Document]]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.core.answers import Count, Reason
+from millpond.core.errors import KeysUnavailable, PushForbidden, PushRefused, StoreFileGone
+from millpond.http import operation as op
 from millpond.http.api.artifacts import Artifacts
 from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
@@ -17,15 +22,69 @@ from millpond.http.api.old_ids import OldIdsApi
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.events import EVENTS_PATH, EventsEndpoint
 from millpond.http.fast_push import PUSH_PATH
-from millpond.http.openapi.openapi import OpenApi
-from millpond.http.openapi.operations import INDEX_PATH, LIVE_PATHS, METRICS_PATH, READY_PATHS
+from millpond.http.openapi import OpenApiEndpoint
 from millpond.http.pages import Pages
+from millpond.http.requests import PUSH_EXAMPLE
 from millpond.http.routing import Access, Route, Table, json_response
 from millpond.ingress.oidc import PushGuard
-from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
+from millpond.ingress.push import RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send
 from millpond.service.service import Service
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Cloud Run reserves some paths that end in z, so each exists with and without.
+_READY_PATHS = ("/health", "/healthz", "/ready", "/readyz")
+_LIVE_PATHS = ("/live", "/livez")
+_PUSH_ANSWERS: op.Answers = {
+    200: [op.Shape(Answer, (*op.DONE, *op.BURIED), own_words=True)],
+    400: [op.Shape(Refusal, (*op.ENVELOPE, "missing_metadata", *op.CONTENT), own_words=True)],
+    401: [op.Shape(Refusal, (PushRefused.reason,))],
+    403: [op.Shape(Refusal, (PushForbidden.reason, "foreign_origin"))],
+    405: [op.Shape(Refusal, ("method_not_allowed",))],
+    415: [op.Shape(Refusal, ("unsupported_media_type",))],
+    429: [op.Shape(Refusal, op.FULL)],
+    503: [op.Shape(Refusal, (*op.UNSETTLED, KeysUnavailable.reason))],
+}
+_METADATA = {
+    "message-id": "the message's id. Needs a publish time.",
+    "publish-time": "RFC 3339 with an offset. Needs an id.",
+    "subscription-name": "the subscription's path.",
+    "ordering-key": "the ordering key.",
+}
+_PUSH = op.Operation(
+    "push",
+    "Take one message",
+    "200 means done: the store holds the effect, a greater one, or a letter. Pub/Sub sends everything else again. "
+    "One `x-goog-pubsub-*` header makes a request an unwrapped one, whatever its content type: the body is then "
+    "the data, and every header that HTTP or a proxy does not add is an attribute. With `millpond pull` there is "
+    f"no push: 404. `Retry-After` is {RETRY_AFTER_S} s.",
+    # It is not found where messages are pulled.
+    op.merged(_PUSH_ANSWERS, op.NOT_FOUND),
+    [op.parameter("header", f"x-goog-pubsub-{name}", f"Unwrapped: {text}") for name, text in _METADATA.items()],
+    [op.Body("PushRequest", PUSH_EXAMPLE)],
+    leads_to={"why": {"id": "$response.body#/messageId"}},
+)
+
+
+class Index(msgspec.Struct):
+    """Every path there is."""
+
+    service: Literal["millpond"]
+    endpoints: list[str]
+
+
+class Health(msgspec.Struct):
+    """`waiting` messages wait for a commit."""
+
+    status: Literal["ok", "unavailable"]
+    waiting: Count
+
+
+class Unready(msgspec.Struct):
+    """Why no message should be sent here now; `waiting` messages wait for a commit."""
+
+    status: Literal["unavailable"]
+    waiting: Count
+    reason: Reason
 
 
 def build_app(service: Service, push: PushEndpoint) -> App:
@@ -44,37 +103,50 @@ def build_app(service: Service, push: PushEndpoint) -> App:
 
 
 def build_table(service: Service, guard: PushGuard | None = None) -> Table:
-    async def ready(_: Request) -> Response:
+    @op.operation("", {503: [op.Shape(Unready, (op.ENDING, "store_failing", StoreFileGone.reason))]})
+    async def ready(_: Request) -> Health | Response:
+        """Whether messages are taken.
+
+        Whether messages are taken, and the store takes what the last ones led to. 503 if not.
+        """
         reason = await service.not_ready()
         waiting = service.engine.waiting
         if reason is None:
-            return json_response({"status": "ok", "waiting": waiting})
-        return json_response({"status": "unavailable", "waiting": waiting, "reason": reason}, 503)
+            return Health("ok", waiting)
+        return json_response(Unready("unavailable", waiting, reason), 503)
 
-    async def live(_: Request) -> Response:
-        status = "ok" if service.engine.accepting else "unavailable"
-        return json_response({"status": status, "waiting": service.engine.waiting})
+    @op.operation()
+    async def live(_: Request) -> Health:
+        """Whether the process answers.
 
+        `status` is `unavailable` while it shuts down.
+        """
+        return Health("ok" if service.engine.accepting else "unavailable", service.engine.waiting)
+
+    @op.operation(media_types=["text/plain"])
     async def metrics(_: Request) -> Response:
+        """Counters, for Prometheus."""
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def index(request: Request) -> Response:
+    @op.operation("index")
+    async def index(request: Request) -> Index:
+        """Every path."""
         base = str(request.base_url).rstrip("/")
-        return json_response({"service": "millpond", "endpoints": [base + route.path for route in routes]})
+        return Index("millpond", [base + route.path for route in routes])
 
     settings = service.settings
     events = EventsEndpoint(service.flow, guard, settings)
-    openapi = OpenApi()
+    openapi = OpenApiEndpoint()
     routes = [
         # Answered in front of the table; here so that the table says of every path there is who may use it.
-        Route(PUSH_PATH, {}, Access.PUSH),
+        Route(PUSH_PATH, {}, Access.PUSH, {"POST": _PUSH}),
         *Pages().routes(),
-        Route(INDEX_PATH, {"GET": index}, Access.OPEN),
-        *(Route(path, {"GET": ready}, Access.OPEN) for path in READY_PATHS),
-        *(Route(path, {"GET": live}, Access.OPEN) for path in LIVE_PATHS),
-        Route(METRICS_PATH, {"GET": metrics}, Access.OPEN),
+        Route("/api", {"GET": index}, Access.OPEN),
+        *(Route(path, {"GET": ready}, Access.OPEN) for path in _READY_PATHS),
+        *(Route(path, {"GET": live}, Access.OPEN) for path in _LIVE_PATHS),
+        Route("/metrics", {"GET": metrics}, Access.OPEN),
         openapi.route(),
-        Route(EVENTS_PATH, {"POST": events}, Access.PUSH),
+        Route(EVENTS_PATH, {"POST": events.take}, Access.PUSH),
         *Api(service).routes(),
         *LettersApi(service).routes(),
         *LiveApi(service).routes(),

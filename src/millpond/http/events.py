@@ -5,8 +5,17 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.core.errors import MalformedEnvelope, PushForbidden, PushRefused
+from millpond.core.errors import (
+    InternalError,
+    KeysUnavailable,
+    MalformedEnvelope,
+    PushForbidden,
+    PushRefused,
+    WriteRefused,
+)
+from millpond.flow.results import FlowAgain, FlowAnswer
 from millpond.flow.service import Flow
+from millpond.http.operation import ENDING, FULL, STORE_FAILS, Answers, Body, Shape, fails, operation, parameter
 from millpond.http.routing import RequestFault, json_response
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
 from millpond.ingress.oidc import PushGuard
@@ -14,6 +23,30 @@ from millpond.ingress.push import RETRY_AFTER_S
 from millpond.settings import Settings
 
 EVENTS_PATH = "/events"
+_DONE = (
+    *("step_succeeded", "step_failed", "attempts_exhausted", "lost_race", "claim_lost", "event_filtered"),
+    *("invalid_steps", "no_ready_step", "step_blocked", "run_not_found", WriteRefused.reason),
+)
+_ANSWERS: Answers = {
+    200: [Shape(FlowAnswer, _DONE)],
+    429: [Shape(FlowAgain, FULL)],
+    503: [Shape(FlowAgain, (*STORE_FAILS, ENDING, InternalError.reason))],
+}
+_REFUSALS = (
+    fails(400, "malformed_event"),
+    fails(401, PushRefused.reason),
+    fails(403, PushForbidden.reason, "foreign_origin"),
+    fails(415, "unsupported_media_type"),
+    fails(503, KeysUnavailable.reason),
+)
+_ATTRIBUTES = ("specversion", "id", "source", "type", "subject")
+_EXAMPLE = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "//firestore.googleapis.com/projects/demo/databases/(default)",
+    "type": "google.cloud.firestore.document.v1.updated",
+    "subject": "documents/flow_runs/invoice-7",
+}
 
 
 class EventsEndpoint:
@@ -23,7 +56,26 @@ class EventsEndpoint:
         # As for pushes; a server that pulls its messages starts without having been asked.
         self._closed = guard is None and settings.is_exposed and settings.push_unauthenticated == "refuse"
 
-    async def __call__(self, request: Request) -> Response:
+    @operation(
+        "takeEvent",
+        _ANSWERS,
+        *_REFUSALS,
+        parameters=[parameter("header", f"ce-{it}", f"Binary mode: the attribute `{it}`.") for it in _ATTRIBUTES],
+        bodies=[
+            Body("CloudEvent", _EXAMPLE, "application/cloudevents+json"),
+            Body("DocumentEventData"),
+            Body(None, content_type="application/protobuf"),
+        ],
+        body_required=False,
+    )
+    async def take(self, request: Request) -> Response:
+        """Take a CloudEvent about a flow run.
+
+        CloudEvents 1.0 as Eventarc sends them. Structured: `application/cloudevents+json`. Binary: the attributes
+        are `ce-*` headers, of which `ce-specversion`, `ce-id`, `ce-source` and `ce-type` are then required, and the
+        body is the data: `application/protobuf` (`google.events.cloud.firestore.v1.DocumentEventData`) or JSON.
+        Answered when the step is finalised.
+        """
         try:
             await self._check_sender(request)
             attributes, load = decode_http(request.scope["headers"], await request.body())

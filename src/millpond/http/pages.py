@@ -14,10 +14,12 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.http.operation import NOT_FOUND, Answers, in_path, operation
 from millpond.http.routing import Access, Route, failure
 
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"
+_UNCHANGED: Answers = {304: []}
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -68,10 +70,20 @@ class Pages:
             Route("/static/{file}", {"GET": self._file}, Access.OPEN),
         ]
 
+    @operation("dashboard", _UNCHANGED, media_types=["text/html"])
     async def _index(self, request: Request) -> Response:
+        """The dashboard."""
         return self._answer(request, INDEX)
 
+    @operation(
+        "file",
+        _UNCHANGED,
+        NOT_FOUND,
+        parameters=[in_path("file", "Its name.", INDEX)],
+        media_types=["text/html", "text/javascript", "text/css", "image/svg+xml"],
+    )
     async def _file(self, request: Request, name: str) -> Response:
+        """A file of the dashboard."""
         return self._answer(request, name)
 
     def _answer(self, request: Request, name: str) -> Response:

@@ -6,16 +6,15 @@ import http
 
 import msgspec
 
-from millpond.ingress.push import RETRY_AFTER_S
+from millpond.core.model import Outcome
+from millpond.ingress.push import RETRY_AFTER_S, Refusal
 
 RETRYABLE = frozenset({429, 503})
 
 
 def refusal_bytes(status: int, *, reason: str, text: str) -> bytes:
-    outcome = "retry" if status in RETRYABLE else "poison"
-    body = msgspec.json.encode(
-        {"outcome": outcome, "reason": reason, "messageId": "", "topic": "", "views": [], "error": text}
-    )
+    outcome = Outcome.RETRY if status in RETRYABLE else Outcome.POISON
+    body = msgspec.json.encode(Refusal(outcome, reason, "", "", [], text))
     phrase = http.HTTPStatus(status).phrase
     head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     if status == 429:

@@ -16,11 +16,13 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from millpond.core.answers import Failure
 from millpond.core.errors import Overloaded, StoreError
+from millpond.http.operation import Operation
 from millpond.ingress.push import RETRY_AFTER_S, is_own_origin
 from millpond.telemetry.log import ERROR_CHARS_MAX, Log
 
-Endpoint = Callable[..., Awaitable[Response]]
+Endpoint = Callable[..., Awaitable[Response | msgspec.Struct]]
 PATH_SHOWN_MAX = 200
 _API = "/api"
 # What it says is of this moment and for whoever asked, and no browser may take it for anything else than it is.
@@ -37,11 +39,13 @@ class Access(enum.Enum):
 
 
 class Route(NamedTuple):
-    """`{name}` in the path is one segment, given to the endpoint."""
+    """`{name}` in the path is one segment, given to the endpoint. A Struct it returns is answered with 200."""
 
     path: str
     methods: Mapping[str, Endpoint]
     access: Access
+    # Methods that are answered before the table sees the request.
+    in_front: Mapping[str, Operation] = {}
 
     def match(self, segments: Sequence[str]) -> list[str] | None:
         """The values of the path's parameters, or None."""
@@ -76,7 +80,7 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
 
 
 def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    return json_response({"reason": reason, "error": text}, status, headers)
+    return json_response(Failure(reason, text), status, headers)
 
 
 class Table:
@@ -98,7 +102,8 @@ class Table:
     async def _answer(self, request: Request) -> Response:
         try:
             endpoint, values = self._find(request)
-            response = await endpoint(request, *values)
+            answer = await endpoint(request, *values)
+            return answer if isinstance(answer, Response) else json_response(answer)
         except RequestFault as fault:
             self._note("WARNING", request, fault.status, fault.reason, str(fault))
             return failure(fault.status, fault.reason, str(fault), fault.headers)
@@ -114,7 +119,6 @@ class Table:
             self._note("ERROR", request, 500, "internal_error", type(bug).__name__)
             self._log.unexpected(bug)
             return failure(500, "internal_error", type(bug).__name__)
-        return response
 
     def _find(self, request: Request) -> tuple[Endpoint, list[str]]:
         raw: bytes = request.scope.get("raw_path") or request.url.path.encode()

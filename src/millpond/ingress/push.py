@@ -11,11 +11,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from millpond.core.ack import ACKNOWLEDGED, settle_push
+from millpond.core.answers import ErrorText, Reason, Topic, ViewAnswer
 from millpond.core.decode import decode_push, decode_unwrapped
 from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
 from millpond.core.model import Delivery, Outcome, Result
@@ -61,23 +62,20 @@ _NOT_ATTRIBUTES = frozenset(
 _NOT_ATTRIBUTE_PREFIXES = ("x-forwarded-", "x-serverless-", "x-appengine-", "sec-")
 
 
-class ViewAnswer(msgspec.Struct):
-    view: str
-    doc: str
-    outcome: str
-    reason: str
-
-
 class Answer(msgspec.Struct):
-    outcome: str
-    reason: str
-    messageId: str  # noqa: N815 - the wire's name
-    topic: str
+    """A message that is settled: Pub/Sub may forget it."""
+
+    outcome: Outcome
+    reason: Reason
+    messageId: Annotated[str, msgspec.Meta(description="Empty if none could be read.")]  # noqa: N815 - the wire's name
+    topic: Topic
     views: list[ViewAnswer]
 
 
 class Refusal(Answer):
-    error: str
+    """A message that is not settled, or a request without one."""
+
+    error: ErrorText
 
 
 # Called once with the status, headers beyond content type and length, and the JSON body.

@@ -46,7 +46,7 @@ MEANING = {
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One document that is not what the log says. Stamps are those that decide; `fields` are those that differ."""
+    """A document that is not what the log says, the stamps that decide, and the fields that differ."""
 
     doc: str
     view: str | None

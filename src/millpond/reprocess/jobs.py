@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from millpond.core.errors import MillpondError
-from millpond.reprocess.describe import report_json
+from millpond.reprocess.describe import RebuildReport, rebuild_report
 from millpond.reprocess.rebuild import Rebuild
 from millpond.reprocess.report import Report
 from millpond.telemetry.log import ERROR_CHARS_MAX, Log
@@ -37,23 +36,23 @@ class Job:
         self._rebuild: Rebuild | None = None
         self._log = log
         self._report: Report | None = None
-        self._written: int | None = None
-        self._error: str | None = None
+        self.written: int | None = None
+        self.error: str | None = None
         self._task = self._start(self._fold)
 
     @property
     def busy(self) -> bool:
         return self.phase in {Phase.FOLDING, Phase.SWAPPING}
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "view": self.name,
-            "phase": self.phase,
-            "entries": 0 if self._rebuild is None else self._rebuild.entries,
-            "report": None if self._report is None else report_json(self._report),
-            "written": self._written,
-            "error": self._error,
-        }
+    @property
+    def entries(self) -> int:
+        """How much of the event log was read."""
+        return 0 if self._rebuild is None else self._rebuild.entries
+
+    @property
+    def report(self) -> RebuildReport | None:
+        """What differs; None before it is folded."""
+        return None if self._report is None else rebuild_report(self._report)
 
     def swap(self) -> None:
         self.phase = Phase.SWAPPING
@@ -76,20 +75,20 @@ class Job:
 
     async def _swap(self) -> None:
         assert self._rebuild is not None  # noqa: S101 - it was folded
-        self._written = await self._rebuild.swap()
+        self.written = await self._rebuild.swap()
         await self._held.aclose()
         self.phase = Phase.SWAPPED
-        self._log.note("NOTICE", "a view was rebuilt", view=self.name, documents_written=self._written)
+        self._log.note("NOTICE", "a view was rebuilt", view=self.name, documents_written=self.written)
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             # Called here: a job that is dropped before its task begins must leave no coroutine behind.
             await work()
         except MillpondError as error:
-            self._error, self.phase = str(error), Phase.FAILED
+            self.error, self.phase = str(error), Phase.FAILED
             self._log.note("ERROR", "a rebuild failed", view=self.name, error=str(error)[:ERROR_CHARS_MAX])
         except Exception as bug:  # noqa: BLE001 - whoever asks must learn that it ended, and the log why
-            self._error, self.phase = type(bug).__name__, Phase.FAILED
+            self.error, self.phase = type(bug).__name__, Phase.FAILED
             self._log.unexpected(bug)
 
 

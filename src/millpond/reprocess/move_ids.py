@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Annotated, NamedTuple, Protocol, cast
+
+import msgspec
+from msgspec import Meta
 
 from millpond.concurrency import raise_first, run_all
 from millpond.core.collections import root_of
@@ -45,6 +48,15 @@ class OldDocument(NamedTuple):
     new: Ref
 
 
+class MovedDocument(msgspec.Struct, rename="camel"):
+    """What became of one document."""
+
+    id: str
+    new_id: Annotated[str | None, Meta(description="Null if the id is none that an earlier build escaped.")]
+    outcome: Moved
+    error: Annotated[str | None, Meta(description="Why it was left where it is.")]
+
+
 class MoveReport(NamedTuple):
     """What became of one document. `new` is None if the document is not under an old id."""
 
@@ -53,13 +65,8 @@ class MoveReport(NamedTuple):
     outcome: Moved
     why: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.old.id,
-            "newId": None if self.new is None else self.new.id,
-            "outcome": str(self.outcome),
-            "error": self.why or None,
-        }
+    def answer(self) -> MovedDocument:
+        return MovedDocument(self.old.id, None if self.new is None else self.new.id, self.outcome, self.why or None)
 
 
 async def collections_of(listing: Listing, view: View) -> list[str]:

@@ -6,7 +6,6 @@ Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -18,16 +17,23 @@ from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Store
 from millpond.core.receipts import Receipts
 from millpond.core.route import Item, Router
-from millpond.dead_letters.describe import replay_answer, untried_answer
+from millpond.dead_letters.describe import ReplayAnswer, ReplayResult, replay_answer, untried_answer
 from millpond.dead_letters.store import StoredLetters
 
 
-class PreviewedChange(msgspec.Struct, frozen=True):
+class DocumentChange(msgspec.Struct, frozen=True):
     """A document as it is, and as it would be."""
 
     doc: str
     before: Document | None
     after: Document
+
+
+class ReplayPreview(msgspec.Struct, frozen=True):
+    """What replaying the letters, in their order, would lead to, and the documents it would write."""
+
+    letters: list[ReplayResult]
+    changes: list[DocumentChange]
 
 
 class Preview:
@@ -40,7 +46,7 @@ class Preview:
         self._before: dict[Ref, Snapshot] = {}
         self._after: dict[Ref, Snapshot] = {}
 
-    async def replay(self, letter_id: str, delivery: Delivery, now: int) -> dict[str, Any]:
+    async def replay(self, letter_id: str, delivery: Delivery, now: int) -> ReplayAnswer:
         """What would become of a letter, in the words of a replay's answer."""
         item = self._router.route(delivery, now, replay=True)
         await self._look(item)
@@ -63,10 +69,10 @@ class Preview:
         self._after.update((put.ref, Snapshot(put.ref, put.base, put.data)) for put in puts)
         return result
 
-    def changes(self) -> list[PreviewedChange]:
+    def changes(self) -> list[DocumentChange]:
         """Every document that would be written, as it is and as it would be."""
         return [
-            PreviewedChange(ref.path, self._before[ref].data, after.data)
+            DocumentChange(ref.path, self._before[ref].data, after.data)
             for ref, after in sorted(self._after.items())
             if ref.collection != RECEIPTS and after.data is not None
         ]
@@ -80,12 +86,12 @@ class Preview:
 
 async def preview_letters(
     preview: Preview, letters: StoredLetters, letter_ids: Sequence[str], now: int
-) -> list[dict[str, Any]]:
+) -> list[ReplayResult]:
     """What would become of each, in this order; `not_found` where there is no such letter.
 
     One after the other: a hundred letters of ten megabytes are not held at once.
     """
-    told: list[dict[str, Any]] = []
+    told: list[ReplayResult] = []
     for letter_id in dict.fromkeys(letter_ids):
         found = await letters.open_letter(Ref(LETTERS, letter_id))
         if found is None:

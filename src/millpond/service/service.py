@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from millpond.core import timestamps
 from millpond.core.ack import settle_file
@@ -27,7 +27,7 @@ from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import StoreReadiness
 from millpond.reprocess.jobs import Opening, Rebuilds
 from millpond.reprocess.move_ids import Mover
-from millpond.reprocess.preview import Preview, preview_letters
+from millpond.reprocess.preview import Preview, ReplayPreview, preview_letters
 from millpond.reprocess.rebuild import Rebuild
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.steps import load_configured_steps
@@ -126,11 +126,11 @@ class Service:
         settle_s = self.engine.rules.retry_total_max_s + CACHE_TRUST_S if shared else 0.0
         return Rebuild.open(self.engine, self.store, view, others_settle_s=settle_s)
 
-    async def preview_replay(self, letter_ids: Sequence[str]) -> dict[str, Any]:
+    async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:
         """What replaying these letters, in this order, would lead to. Nothing is written."""
         preview = Preview(self.store, self.engine.router, self.engine.rules.receipts)
         shown = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
-        return {"letters": shown, "changes": preview.changes()}
+        return ReplayPreview(shown, preview.changes())
 
     async def not_ready(self) -> str | None:
         """Why no message should be sent here, or None."""

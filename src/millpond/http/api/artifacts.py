@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond.concurrency import in_thread
+from millpond.http.operation import NOT_FOUND, in_path, operation
 from millpond.http.routing import Access, Route, failure
 
 ARTIFACT_BYTES_MAX = 20 * 1024 * 1024
@@ -26,7 +27,19 @@ class Artifacts:
     def routes(self) -> list[Route]:
         return [Route("/api/artifacts/{path}", {"GET": self._artifact}, Access.ADMIN)]
 
+    @operation(
+        "artifact",
+        NOT_FOUND,
+        parameters=[
+            in_path("path", "Its path below ARTIFACTS_DIR; a slash is `%2F`.", "example-1/a/manifest.json")
+        ],
+        media_types=sorted(_MEDIA_TYPES.values()),
+    )
     async def _artifact(self, _: Request, path: str) -> Response:
+        """A file that a step made.
+
+        .png and .json below ARTIFACTS_DIR, at most 20 MiB.
+        """
         media_type = _MEDIA_TYPES.get(PurePosixPath(path).suffix)
         content = None
         if media_type is not None:

@@ -2,24 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.core.answers import Count
 from millpond.core.model import Ref, Snapshot
-from millpond.http.routing import Access, RequestFault, Route, failure, json_response
-from millpond.reprocess.why import explain
+from millpond.http.operation import INVALID_QUERY, NOT_FOUND, in_path, operation, parameter
+from millpond.http.routing import Access, RequestFault, Route, failure
+from millpond.reprocess.why import Why, explain
 from millpond.service.service import Service
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
+PAGE = (
+    parameter(
+        "query",
+        "limit",
+        "How many.",
+        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
+        example=2,
+    ),
+    parameter("query", "after", "`next` of the page before."),
+)
+_COLLECTION = in_path("collection", "A collection's path; a slash is `%2F`.", "ops_services")
+_ID = in_path("id", "The document's id; a slash is `%2F`, a percent sign `%25`.", "dev__api")
+Next = Annotated[str | None, Meta(description="What to give as `after` for the next page; null at the end.")]
 
 
-def document_json(snapshot: Snapshot) -> dict[str, Any]:
+class Collection(msgspec.Struct):
+    """How many documents it has."""
+
+    collection: str
+    docs: Count
+
+
+class Collections(msgspec.Struct):
+    """Every collection, by name."""
+
+    collections: list[Collection]
+
+
+class Document(msgspec.Struct):
+    """A document. Times are RFC 3339 in UTC, bytes are base64."""
+
+    collection: str
+    id: str
+    version: Annotated[str, Meta(description="Opaque; the same version means the same content.")]
+    data: dict[str, Any]
+
+
+class DocumentPage(msgspec.Struct):
+    """By id."""
+
+    docs: list[Document]
+    next: Next
+
+
+class Stats(msgspec.Struct, rename="camel"):
+    """What became of messages.
+
+    `total` and `topics` count the event log: each message once, with the outcome it had first. `viewsSinceStart`
+    is what this process counted since it started: every event a view was asked about, by view and outcome,
+    redeliveries included.
+    """
+
+    total: Count
+    topics: dict[str, dict[str, Count]]
+    views_since_start: dict[str, dict[str, Count]]
+    waiting: Count
+
+
+def as_document(snapshot: Snapshot) -> Document:
     ref = snapshot.ref
-    return {"collection": ref.collection, "id": ref.id, "version": str(snapshot.version), "data": snapshot.data}
+    return Document(ref.collection, ref.id, str(snapshot.version), snapshot.data or {})
 
 
 def split_page(found: list[Snapshot], limit: int) -> tuple[list[Snapshot], str | None]:
@@ -48,35 +108,46 @@ class Api:
             Route("/api/stats", {"GET": self._stats}, Access.ADMIN),
         ]
 
-    async def _collections(self, _: Request) -> Response:
+    @operation("collections")
+    async def _collections(self, _: Request) -> Collections:
+        """Every collection."""
         found = await self._service.store.collections()
-        return json_response({"collections": [{"collection": name, "docs": n} for name, n in found]})
+        return Collections([Collection(name, n) for name, n in found])
 
-    async def _document(self, _: Request, collection: str, key: str) -> Response:
+    @operation("document", NOT_FOUND, parameters=[_COLLECTION, _ID])
+    async def _document(self, _: Request, collection: str, key: str) -> Document | Response:
+        """One document."""
         ref = Ref(collection, key)
         (snapshot,) = await self._service.store.read([ref])
         if snapshot.data is None:
             return failure(404, "not_found", f"there is no document {ref.path}")
-        return json_response(document_json(snapshot))
+        return as_document(snapshot)
 
-    async def _documents(self, request: Request, collection: str) -> Response:
+    @operation(
+        "documents",
+        INVALID_QUERY,
+        parameters=[_COLLECTION, *PAGE],
+        leads_to={"document": {name: f"$response.body#/docs/0/{name}" for name in ("collection", "id")}},
+    )
+    async def _documents(self, request: Request, collection: str) -> DocumentPage:
+        """The documents of a collection.
+
+        By id, in pages. A collection that does not exist is an empty page.
+        """
         limit = page_limit(request.query_params)
         found = await self._service.store.list_documents(collection, limit + 1, request.query_params.get("after"))
         snapshots, following = split_page(found, limit)
-        return json_response({"docs": [document_json(snapshot) for snapshot in snapshots], "next": following})
+        return DocumentPage([as_document(snapshot) for snapshot in snapshots], following)
 
-    async def _why(self, _: Request, any_id: str) -> Response:
+    @operation("why", NOT_FOUND, parameters=[in_path("id", "A message id or an event id.", "1001")])
+    async def _why(self, _: Request, any_id: str) -> Why | Response:
+        """What became of a message or event, and who won."""
         found = await explain(self._service.store, any_id)
-        return json_response(found) if found else failure(404, "not_found", f"nothing is known of {any_id}")
+        return found or failure(404, "not_found", f"nothing is known of {any_id}")
 
-    async def _stats(self, _: Request) -> Response:
+    @operation("stats")
+    async def _stats(self, _: Request) -> Stats:
+        """Messages by topic and outcome, events by view and outcome."""
         counts = await self._service.store.count_events()
         total = sum(n for outcomes in counts.values() for n in outcomes.values())
-        return json_response(
-            {
-                "total": total,
-                "topics": counts,
-                "viewsSinceStart": self._service.metrics.events_by_view(),
-                "waiting": self._service.engine.waiting,
-            }
-        )
+        return Stats(total, counts, self._service.metrics.events_by_view(), self._service.engine.waiting)

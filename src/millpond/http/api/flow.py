@@ -10,7 +10,19 @@ from starlette.responses import Response
 
 from millpond.core.errors import InvalidRun, RunExists
 from millpond.flow.service import Flow
+from millpond.flow.sweep import SweepReport
+from millpond.http.operation import Body, Shape, fails, operation, parameter
 from millpond.http.routing import Access, RequestFault, Route, json_response
+
+_EXAMPLE = {"runId": "example-1", "steps": {"a": {"stepType": "ADD_UP", "status": "READY"}}}
+
+
+class Submitted(msgspec.Struct, rename="camel"):
+    """`notOurs` are step types this server does not do."""
+
+    run_id: str
+    created: bool
+    not_ours: list[str]
 
 
 class FlowApi:
@@ -23,19 +35,33 @@ class FlowApi:
             Route("/api/flow-runs/sweep", {"POST": self._sweep}, Access.ADMIN),
         ]
 
+    @operation(
+        "submitRun",
+        {200: [Shape(Submitted)], 201: [Shape(Submitted)]},
+        fails(400, InvalidRun.reason),
+        fails(409, RunExists.reason),
+        parameters=[parameter("query", "runId", "Names a run that does not name itself.")],
+        bodies=[Body("FlowRun", _EXAMPLE)],
+        leads_to={"document": {"collection": COLLECTION, "id": "$response.body#/runId"}},
+    )
     async def _submit(self, request: Request) -> Response:
-        """A flow run as a JSON object. Sending the very same run again is answered 200 and changes nothing."""
+        """Store a flow run and have it worked on.
+
+        201 for a new run, 200 if the very same was submitted before.
+        """
         run = _decoded(await request.body())
         try:
             submitted = await self._flow.submit(run, request.query_params.get("runId"))
         except InvalidRun as error:
             status = 409 if isinstance(error, RunExists) else 400
             raise RequestFault(status, error.reason, str(error)) from None
-        answer = {"runId": submitted.run_id, "created": submitted.created, "notOurs": self._flow.not_ours(run)}
+        answer = Submitted(submitted.run_id, submitted.created, self._flow.not_ours(run))
         return json_response(answer, 201 if submitted.created else 200)
 
-    async def _sweep(self, _: Request) -> Response:
-        return json_response(await self._flow.sweep())
+    @operation("sweepRuns")
+    async def _sweep(self, _: Request) -> SweepReport:
+        """Look after steps that were left."""
+        return await self._flow.sweep()
 
 
 def _decoded(body: bytes) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -21,44 +21,57 @@ from millpond.core.decode import decode_push
 from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, StoreError, Unavailable
 from millpond.core.model import Outcome, Ref, Result
 from millpond.dead_letters import store as in_store
-from millpond.dead_letters.describe import replay_answer, untried_answer
+from millpond.dead_letters.describe import ReplayAnswer, ReplayResult, replay_answer, untried_answer
 from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only, state_of
-from millpond.http.api.documents import page_limit, split_page
+from millpond.http import operation as op
+from millpond.http.api.documents import PAGE, page_limit, split_page
+from millpond.http.api.letter_answers import (
+    IDS_MAX,
+    SELECTED_MAX,
+    Letter,
+    LetterGroup,
+    LetterGroups,
+    LetterIds,
+    LetterPage,
+    Purged,
+    PurgedLetters,
+    ReplayResults,
+    SelectedLetters,
+    SelectedToPurge,
+    opened,
+    summary,
+)
+from millpond.http.requests import PUSH_EXAMPLE
 from millpond.http.routing import Access, RequestFault, Route, failure, json_response
+from millpond.reprocess.preview import ReplayPreview
 from millpond.service.service import Service
 
-IDS_MAX = 100
-SELECTED_MAX = 100_000
 # Few enough to leave the engine room for its own traffic.
 AT_ONCE = 16
 GROUPS_FRESH_S = 2.0
-_ID_CHARS_MAX = 1_500
 _STATES = {str(state): state for state in ReplayState}
-
-
-class Selected(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of what is done to several letters."""
-
-    ids: Annotated[
-        list[Annotated[str, msgspec.Meta(min_length=1, max_length=_ID_CHARS_MAX)]],
-        msgspec.Meta(min_length=1, max_length=IDS_MAX),
-    ]
-
-
-class SelectedToPurge(Selected, forbid_unknown_fields=True):
-    """The same for a purge; with `state`, letters that are in another state by now stay."""
-
-    state: ReplayState | None = None
-
-
-S = TypeVar("S", bound=Selected)
+S = TypeVar("S", bound=SelectedLetters)
+_ONE = [op.in_path("id", "The letter's id.", "health__1002")]
+_FILTERS = (
+    op.parameter("query", "reason", "Only letters of this reason."),
+    op.parameter("query", "view", "Only letters of this view; empty: of none."),
+    op.parameter("query", "topic", "Only letters of this topic; empty: of none."),
+    op.parameter("query", "state", "Only letters in this replay state.", {"enum": [*_STATES]}),
+    op.parameter(
+        "query",
+        "replayed",
+        "The same as `state`: `yes` is `succeeded`, `no` is `never`.",
+        {"enum": [*REPLAYED]},
+    ),
+)
+_NOT_REPLAYED: op.Answers = {**op.fails(429, *op.FULL), 503: [op.Shape(ReplayAnswer, op.UNSETTLED)]}
 
 
 class LettersApi:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._grouping = asyncio.Lock()
-        self._groups: dict[str, Any] = {}
+        self._groups = LetterGroups(0, [])
         self._groups_at = float("-inf")
 
     def routes(self) -> list[Route]:
@@ -77,7 +90,14 @@ class LettersApi:
 
     # --- looking --------------------------------------------------------------------------------------------------
 
-    async def _letters(self, request: Request) -> Response:
+    @op.operation(
+        "letters",
+        op.INVALID_QUERY,
+        parameters=[*PAGE, *_FILTERS],
+        leads_to={name: {"id": "$response.body#/letters/0/id"} for name in ("letter", "replayLetter", "purge")},
+    )
+    async def _letters(self, request: Request) -> LetterPage:
+        """The dead letters."""
         limit, wanted = page_limit(request.query_params), _filter(request.query_params)
         after = request.query_params.get("after")
         if wanted == ALL_LETTERS:
@@ -89,66 +109,74 @@ class LettersApi:
                 if len(found) > limit:
                     break
         letters, following = split_page(found, limit)
-        return json_response({"letters": [in_store.summary(letter) for letter in letters], "next": following})
+        return LetterPage([summary(letter) for letter in letters], following)
 
-    async def _grouped(self, _: Request) -> Response:
+    @op.operation("letterGroups")
+    async def _grouped(self, _: Request) -> LetterGroups:
+        """How many letters lie there for what."""
         loop = asyncio.get_running_loop()
         async with self._grouping:
             if loop.time() - self._groups_at >= GROUPS_FRESH_S:
                 self._groups = await self._group()
                 self._groups_at = loop.time()
-        return json_response(self._groups)
+        return self._groups
 
-    async def _group(self) -> dict[str, Any]:
+    async def _group(self) -> LetterGroups:
         counts: dict[tuple[str, str | None, str], Counter[ReplayState]] = defaultdict(Counter)
         async for letter in in_store.matching_letters(self._service.store, ALL_LETTERS):
             data = letter.data or {}
             counts[data.get("reason", ""), data.get("view"), data.get("topic", "")][state_of(data)] += 1
         largest_first = sorted(counts.items(), key=lambda found: (-found[1].total(), str(found[0])))
         groups = [
-            {
-                "reason": reason,
-                "view": view,
-                "topic": topic,
-                "letters": states.total(),
-                "replayed": states[ReplayState.SUCCEEDED],
-                "failed": states[ReplayState.FAILED],
-            }
-            for (reason, view, topic), states in largest_first
+            LetterGroup(*why, states.total(), states[ReplayState.SUCCEEDED], states[ReplayState.FAILED])
+            for why, states in largest_first
         ]
-        return {"total": sum(states.total() for states in counts.values()), "groups": groups}
+        return LetterGroups(sum(group.letters for group in groups), groups)
 
-    async def _ids(self, request: Request) -> Response:
-        """Every letter that matches now: a selection that does not move while it is worked through."""
+    @op.operation("letterIds", op.INVALID_QUERY, parameters=_FILTERS)
+    async def _ids(self, request: Request) -> LetterIds:
+        """The ids of all letters that match.
+
+        A selection that does not move while it is worked through.
+        """
         found: list[str] = []
         async for letter in in_store.matching_letters(self._service.store, _filter(request.query_params)):
             if len(found) == SELECTED_MAX:
-                return json_response({"ids": found, "more": True})
+                return LetterIds(found, more=True)
             found.append(letter.ref.id)
-        return json_response({"ids": found, "more": False})
+        return LetterIds(found, more=False)
 
-    async def _letter(self, _: Request, key: str) -> Response:
-        opened = await self._service.letters.open_letter(Ref(LETTERS, key))
-        if opened is None:
-            return _no_letter(key)
-        snapshot, delivery = opened
-        whole = {
-            "attributes": in_store.attributes_text(delivery),
-            "data": (delivery.data or b"").decode("utf-8", "replace"),
-        }
-        return json_response({**in_store.summary(snapshot), **whole})
+    @op.operation("letter", op.NOT_FOUND, parameters=_ONE)
+    async def _letter(self, _: Request, key: str) -> Letter | Response:
+        """One letter, with its payload."""
+        found = await self._service.letters.open_letter(Ref(LETTERS, key))
+        return _no_letter(key) if found is None else opened(*found)
 
-    async def _preview(self, request: Request) -> Response:
-        """What a replay would change. A POST because of its body; nothing is written."""
-        return json_response(await self._service.preview_replay(_selected(await request.body(), Selected).ids))
+    @op.operation("previewReplay", op.INVALID_BODY, bodies=[op.Body(SelectedLetters, {"ids": ["health__1002"]})])
+    async def _preview(self, request: Request) -> ReplayPreview:
+        """What a replay of several letters would change.
+
+        Nothing is written.
+        """
+        return await self._service.preview_replay(_selected(await request.body(), SelectedLetters).ids)
 
     # --- doing ----------------------------------------------------------------------------------------------------
 
-    async def _purge(self, _: Request, key: str) -> Response:
-        gone = await self._purge_one(key, ALL_LETTERS)
-        return json_response({"id": key, "purged": True}) if gone else _no_letter(key)
+    @op.operation("purge", op.NOT_FOUND, parameters=_ONE)
+    async def _purge(self, _: Request, key: str) -> Purged | Response:
+        """Delete a letter for ever."""
+        return Purged(key) if await self._purge_one(key, ALL_LETTERS) else _no_letter(key)
 
-    async def _purge_many(self, request: Request) -> Response:
+    @op.operation(
+        "purgeLetters",
+        op.INVALID_BODY,
+        bodies=[op.Body(SelectedToPurge, {"ids": ["health__1005"], "state": "never"})],
+    )
+    async def _purge_many(self, request: Request) -> PurgedLetters:
+        """Delete several letters for ever.
+
+        After a 503 ask again: those that are gone are then missing.
+        """
         selected = _selected(await request.body(), SelectedToPurge)
         ids, wanted = selected.ids, LetterFilter(states=only(selected.state))
         answers = await run_all(partial(self._purge_one, wanted=wanted), ids, AT_ONCE)
@@ -160,20 +188,40 @@ class LettersApi:
         raise_first(answers)
         purged = [key for key, gone in zip(ids, answers, strict=True) if gone is True]
         missing = [key for key, gone in zip(ids, answers, strict=True) if gone is False]
-        return json_response({"purged": purged, "missing": missing})
+        return PurgedLetters(purged, missing)
 
     async def _purge_one(self, key: str, wanted: LetterFilter) -> bool:
         gone = await self._service.letters.purge(Ref(LETTERS, key), wanted)
         self._letters_changed()
         return gone
 
+    @op.operation(
+        "replayLetter",
+        {200: [op.Shape(ReplayAnswer, (*op.DONE, *op.BURIED), own_words=True)]},
+        _NOT_REPLAYED,
+        op.NOT_FOUND,
+        parameters=_ONE,
+    )
     async def _replay(self, _: Request, key: str) -> Response:
+        """Send a letter's message through the engine again.
+
+        200 says what became of it, poison included. The letter stays until it is purged or expires.
+        """
         result = await self._service.replay_letter(key)
         self._letters_changed()
         return _no_letter(key) if result is None else _replayed(key, result)
 
-    async def _replay_many(self, request: Request) -> Response:
-        ids = _selected(await request.body(), Selected).ids
+    @op.operation(
+        "replayLetters",
+        op.INVALID_BODY,
+        bodies=[op.Body(SelectedLetters, {"ids": ["health__1002", "health__1003"]})],
+    )
+    async def _replay_many(self, request: Request) -> ReplayResults:
+        """Send the messages of several letters through the engine again.
+
+        200 says of each letter what became of it; no letter keeps another from being tried.
+        """
+        ids = _selected(await request.body(), SelectedLetters).ids
         answers = await run_all(self._replay_one, ids, AT_ONCE)
         self._letters_changed()
         results = []
@@ -183,9 +231,9 @@ class LettersApi:
                 results.append(untried_answer(key, "retry", InternalError.reason, str(InternalError(answer))))
             else:
                 results.append(answer)
-        return json_response({"results": results})
+        return ReplayResults(results)
 
-    async def _replay_one(self, key: str) -> dict[str, Any]:
+    async def _replay_one(self, key: str) -> ReplayResult:
         try:
             result = await self._service.replay_letter(key)
         except (Overloaded, StoreError) as error:
@@ -195,8 +243,19 @@ class LettersApi:
             return untried_answer(key, "not_found", "not_found", f"there is no letter {key}")
         return replay_answer(key, result)
 
+    @op.operation(
+        "replayMessage",
+        {200: [op.Shape(ReplayAnswer, op.DONE)], 422: [op.Shape(ReplayAnswer, op.CONTENT, own_words=True)]},
+        op.fails(400, *op.ENVELOPE),
+        _NOT_REPLAYED,
+        bodies=[op.Body("PushRequest", PUSH_EXAMPLE)],
+    )
     async def _replay_delivery(self, request: Request) -> Response:
-        """A message of a dead-letter subscription, as a push body. It stays there unless it succeeds."""
+        """Send a message of a dead-letter subscription through the engine.
+
+        The message is given as a push body. Nothing is buried here: poison is answered 422, and stays where it came
+        from.
+        """
         try:
             delivery = decode_push(await request.body())
         except MalformedEnvelope as error:

@@ -10,14 +10,16 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond._version import __version__
 from millpond.core import timestamps
 from millpond.core.model import Outcome
-from millpond.http.routing import Access, RequestFault, Route, json_response
-from millpond.http.sse import Streams
+from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operation, parameter
+from millpond.http.routing import Access, RequestFault, Route
+from millpond.http.sse import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
 from millpond.live.subscribers import Tail, Wanted
 from millpond.service.service import Service
@@ -29,6 +31,27 @@ KEEP_ALIVE_S = 15.0
 _TAIL_PAUSE_S = 0.05
 _TAIL_LOOK_S = 1.0
 _FILTER_VALUES_MAX = 100
+
+
+_FULL = fails(429, "too_many_streams")
+_ENDS = f"Ends when the server does. At most {STREAMS_MAX} streams at once. docs/http-api.md has every event."
+
+
+def _repeated(name: str, description: str, schema: Schema) -> Schema:
+    return parameter("query", name, description, {"type": "array", "items": schema})
+
+
+class Point(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Epoch seconds and a price."""
+
+    second: int
+    price: float
+
+
+class Sparklines(msgspec.Struct):
+    """Prices this process saw, by document id."""
+
+    market_ticks_latest: dict[str, list[Point]]
 
 
 class LiveApi:
@@ -43,7 +66,13 @@ class LiveApi:
             Route("/api/sparklines", {"GET": self._sparklines}, Access.ADMIN),
         ]
 
+    @operation("watch", _FULL, description=_ENDS, media_types=[MEDIA_TYPE])
     async def _live(self, _: Request) -> Response:
+        """What happens, as it happens: a stream for a page.
+
+        Server-sent events: `hello`, `alerts`, `totals`, then `sample`, `changed` and again those. Steps hold
+        `outcomes` of messages, and `views`: outcomes of each view's events, only those that occurred.
+        """
         self._streams.check_room()
         watch = self._service.monitor
         mailbox = watch.open_page()
@@ -51,15 +80,34 @@ class LiveApi:
         hello = frame("hello", self._hello()) + watch.alerts_frame()
         return self._streams.start(_page_frames(hello, mailbox), lambda: watch.close_page(mailbox))
 
+    @operation(
+        "tail",
+        _FULL,
+        INVALID_QUERY,
+        description=_ENDS,
+        parameters=[
+            _repeated("topic", "Only messages of this topic.", TEXT),
+            _repeated("view", "Only messages that reached this view.", TEXT),
+            _repeated("outcome", "Only messages with this outcome.", {"enum": [*map(str, Outcome)]}),
+        ],
+        media_types=[MEDIA_TYPE],
+    )
     async def _tail(self, request: Request) -> Response:
+        """What becomes of each message, as it is answered: a stream.
+
+        Server-sent events: `outcome`, and `skipped` if there were more than are shown. Each parameter may be
+        repeated: any of its values, and all parameters together.
+        """
         wanted = _wanted(request)
         self._streams.check_room()
         watch = self._service.monitor
         tail = watch.open_tail(wanted)
         return self._streams.start(_tail_frames(tail), lambda: watch.close_tail(tail))
 
-    async def _sparklines(self, _: Request) -> Response:
-        return json_response(self._service.monitor.sparklines.shown())
+    @operation("sparklines")
+    async def _sparklines(self, _: Request) -> Sparklines:
+        """The last prices of each symbol."""
+        return msgspec.convert(self._service.monitor.sparklines.shown(), Sparklines)
 
     def _hello(self) -> dict[str, Any]:
         service = self._service

@@ -6,27 +6,35 @@ from typing import Annotated
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from millpond.core.ids import ID_BYTES_MAX
 from millpond.core.model import Ref
-from millpond.http.routing import Access, RequestFault, Route, json_response
+from millpond.http.operation import INVALID_BODY, Body, operation
+from millpond.http.routing import Access, RequestFault, Route
+from millpond.reprocess.move_ids import MovedDocument
 from millpond.reprocess.old_ids import Moved
 from millpond.service.service import Service
 
 IDS_MAX = 100
 COLLECTION_CHARS_MAX = 6_144
+_EXAMPLE = {"collection": "trade_signals", "ids": ["strat_%5FSPY_%5F1"]}
 _WRITTEN = frozenset({Moved.MOVED, Moved.REPLACED, Moved.SUPERSEDED, Moved.MERGED})
 
 
 class OldIds(msgspec.Struct, forbid_unknown_fields=True):
-    """The body: documents of one collection."""
+    """Documents of one collection, by the ids that an earlier build escaped."""
 
     collection: Annotated[str, msgspec.Meta(min_length=1, max_length=COLLECTION_CHARS_MAX)]
     ids: Annotated[
         list[Annotated[str, msgspec.Meta(min_length=1, max_length=ID_BYTES_MAX)]],
         msgspec.Meta(min_length=1, max_length=IDS_MAX),
     ]
+
+
+class MovedDocuments(msgspec.Struct):
+    """In the order of the ids."""
+
+    results: list[MovedDocument]
 
 
 class OldIdsApi:
@@ -36,7 +44,14 @@ class OldIdsApi:
     def routes(self) -> list[Route]:
         return [Route("/api/old-ids/move", {"POST": self._move}, Access.ADMIN)]
 
-    async def _move(self, request: Request) -> Response:
+    @operation("moveOldIds", INVALID_BODY, bodies=[Body(OldIds, _EXAMPLE)])
+    async def _move(self, request: Request) -> MovedDocuments:
+        """Move documents from the ids of an earlier build to those of today.
+
+        Each by one commit: under the old id or under the new one, never both and never neither. Where both hold a
+        document the newer one stays, and a merged one has the newer of each field. After a 503 ask again: those
+        that were moved are then gone.
+        """
         wanted = _wanted(await request.body())
         # An id twice would only be moved once, and found gone.
         refs = [Ref(wanted.collection, document_id) for document_id in dict.fromkeys(wanted.ids)]
@@ -49,7 +64,7 @@ class OldIdsApi:
                 collection=wanted.collection,
                 documents_moved=written,
             )
-        return json_response({"results": [report.as_json() for report in reports]})
+        return MovedDocuments([report.answer() for report in reports])
 
 
 def _wanted(body: bytes) -> OldIds:

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.http.routing import Access, RequestFault, Route, json_response
+from millpond.core.answers import AlwaysTrue, Count
+from millpond.http.operation import NOT_FOUND, Answers, Shape, fails, in_path, operation
+from millpond.http.routing import Access, Endpoint, RequestFault, Route, json_response
+from millpond.reprocess.describe import RebuildReport
 from millpond.reprocess.jobs import Job, Phase, Rebuilds
+
+_VIEW = [in_path("view", "The view's name.", "ops_services")]
+
+
+class Rebuild(msgspec.Struct):
+    """How far a rebuild is. `report` once it is folded, `written` once it is swapped, `error` if it failed."""
+
+    view: str
+    phase: Phase
+    entries: Annotated[int, msgspec.Meta(ge=0, description="How much of the event log was read.")]
+    report: RebuildReport | None
+    written: Count | None
+    error: str | None
+
+
+class RebuildDropped(msgspec.Struct):
+    """Its shadow is gone."""
+
+    view: str
+    dropped: AlwaysTrue = True
+
+
+_BEGUN: Answers = {202: [Shape(Rebuild)]}
 
 
 class RebuildApi:
@@ -15,13 +44,18 @@ class RebuildApi:
         self._keeps_log = keeps_log
 
     def routes(self) -> list[Route]:
-        one = {"GET": self._look, "POST": self._begin, "DELETE": self._drop}
+        one: dict[str, Endpoint] = {"POST": self._begin, "GET": self._look, "DELETE": self._drop}
         return [
             Route("/api/rebuilds/{view}", one, Access.ADMIN),
             Route("/api/rebuilds/{view}/swap", {"POST": self._swap}, Access.ADMIN),
         ]
 
+    @operation("rebuild", _BEGUN, fails(409, "no_event_log", "rebuild_under_way"), NOT_FOUND, parameters=_VIEW)
     async def _begin(self, _: Request, name: str) -> Response:
+        """Fold the event log into a shadow of one view's documents.
+
+        Nothing of the view changes before it is swapped. One rebuild at a time.
+        """
         if not self._keeps_log:
             raise RequestFault(409, "no_event_log", "there is no event log to fold: EVENT_LOG is off")
         under_way = self._rebuilds.job
@@ -32,25 +66,38 @@ class RebuildApi:
         if job is None:
             text = f"no view {name} is loaded in this server: `millpond views` lists them, VIEWS names your own"
             raise RequestFault(404, "not_found", text)
-        return json_response(job.state(), 202)
+        return json_response(_state(job), 202)
 
-    async def _look(self, _: Request, name: str) -> Response:
-        return json_response(self._find(name).state())
+    @operation("rebuildState", NOT_FOUND, parameters=_VIEW)
+    async def _look(self, _: Request, name: str) -> Rebuild:
+        """How far the rebuild is, and what differs."""
+        return _state(self._find(name))
 
+    @operation("swapRebuild", _BEGUN, fails(409, "not_folded"), NOT_FOUND, parameters=_VIEW)
     async def _swap(self, _: Request, name: str) -> Response:
+        """Put the fold in the place of what differs.
+
+        Live traffic goes on. What the log did not decide is left as it is.
+        """
         job = self._find(name)
         if job.phase is not Phase.FOLDED:
             raise RequestFault(409, "not_folded", f"the rebuild of {name} is {job.phase}: begin it again")
         job.swap()
-        return json_response(job.state(), 202)
+        return json_response(_state(job), 202)
 
-    async def _drop(self, _: Request, name: str) -> Response:
+    @operation("dropRebuild", NOT_FOUND, parameters=_VIEW)
+    async def _drop(self, _: Request, name: str) -> RebuildDropped:
+        """Stop the rebuild and remove its shadow."""
         self._find(name)
         await self._rebuilds.drop()
-        return json_response({"view": name, "dropped": True})
+        return RebuildDropped(name)
 
     def _find(self, name: str) -> Job:
         job = self._rebuilds.job
         if job is None or job.name != name:
             raise RequestFault(404, "not_found", f"no rebuild of {name} was begun here")
         return job
+
+
+def _state(job: Job) -> Rebuild:
+    return Rebuild(job.name, job.phase, job.entries, job.report, job.written, job.error)

@@ -1,0 +1,149 @@
+"""The answers about letters, and the body that selects several of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from millpond.core.answers import AlwaysTrue, Count, Reason
+from millpond.core.model import Delivery, Snapshot
+from millpond.dead_letters.describe import ReplayResult
+from millpond.dead_letters.filter import ReplayState, state_of
+from millpond.dead_letters.store import attributes_text
+from millpond.http.api.documents import Next
+
+IDS_MAX = 100
+SELECTED_MAX = 100_000
+_ID_CHARS_MAX = 1_500
+_Time = Annotated[datetime, Meta(tz=True)]
+
+
+class SelectedLetters(msgspec.Struct, forbid_unknown_fields=True):
+    """The letters that something is done to, each id once."""
+
+    ids: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=_ID_CHARS_MAX)]],
+        Meta(min_length=1, max_length=IDS_MAX, extra_json_schema={"uniqueItems": True}),
+    ]
+
+
+class SelectedToPurge(SelectedLetters, forbid_unknown_fields=True):
+    """The letters to purge. With `state`, those that are in another state by now stay, and are `missing`."""
+
+    state: ReplayState | None = None
+
+
+class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A letter in a list. `replayed…` after its first replay."""
+
+    id: str
+    message_id: str
+    publish_time: _Time
+    subscription: str
+    topic: str
+    event_type: str | None
+    view: Annotated[str | None, Meta(description="The view that raised, for `view_error`.")]
+    attributes: Annotated[str | None, Meta(description="JSON text; null in a list if it is long.")]
+    ordering_key: str | None
+    delivery_attempt: int | None
+    size: Count
+    reason: Reason
+    error: str
+    error_type: str
+    classification: Literal["permanent", "configuration"]
+    replays: Count
+    buried_at: _Time
+    expire_at: _Time
+    state: Annotated[ReplayState, Meta(description="Never replayed, replayed successfully, or failed again.")]
+    replayed_at: _Time | UnsetType = UNSET
+    replay_outcome: str | UnsetType = UNSET
+    replay_reason: str | UnsetType = UNSET
+
+
+class Letter(LetterSummary, frozen=True, kw_only=True):
+    """A letter with its payload; bytes that are not UTF-8 are replaced."""
+
+    attributes: str
+    data: str
+
+
+class LetterPage(msgspec.Struct):
+    """By id, without payloads."""
+
+    letters: list[LetterSummary]
+    next: Next
+
+
+class LetterGroup(msgspec.Struct):
+    """Letters of one reason, view and topic, those replayed successfully, and those that failed again."""
+
+    reason: Reason
+    view: str | None
+    topic: str
+    letters: Count
+    replayed: Count
+    failed: Count
+
+
+class LetterGroups(msgspec.Struct):
+    """All letters, by why they lie there; the largest group first."""
+
+    total: Count
+    groups: list[LetterGroup]
+
+
+class LetterIds(msgspec.Struct):
+    """By id; `more` says whether there are others."""
+
+    ids: Annotated[list[str], Meta(max_length=SELECTED_MAX)]
+    more: bool
+
+
+class Purged(msgspec.Struct):
+    """Gone for ever."""
+
+    id: str
+    purged: AlwaysTrue = True
+
+
+class PurgedLetters(msgspec.Struct):
+    """Which are gone for ever, and which were not there."""
+
+    purged: list[str]
+    missing: list[str]
+
+
+class ReplayResults(msgspec.Struct):
+    """One for each id, in their order."""
+
+    results: list[ReplayResult]
+
+
+# Made when a letter is shown; everything else is as it is stored.
+_MADE = {"id", "state"}
+_STORED = [
+    (field.name, field.encode_name) for field in msgspec.structs.fields(LetterSummary) if field.name not in _MADE
+]
+
+
+def summary(letter: Snapshot) -> LetterSummary:
+    """A letter for listings: everything but the delivery itself."""
+    return LetterSummary(**_shown(letter))
+
+
+def opened(letter: Snapshot, delivery: Delivery) -> Letter:
+    data = (delivery.data or b"").decode("utf-8", "replace")
+    return Letter(**{**_shown(letter), "attributes": attributes_text(delivery), "data": data})
+
+
+def _shown(letter: Snapshot) -> dict[str, Any]:
+    """As it is stored: what an earlier build did not store is left out."""
+    stored = letter.data or {}
+    return {
+        "id": letter.ref.id,
+        "state": state_of(stored),
+        **{name: stored.get(key, UNSET) for name, key in _STORED},
+    }

@@ -1,1 +1,0 @@
-"""The OpenAPI description of every path, served at /openapi.json and held against real answers by tests."""
