@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import (
     InternalError,
     KeysUnavailable,
@@ -45,7 +46,7 @@ _EXAMPLE = {
     "id": "1",
     "source": "//firestore.googleapis.com/projects/demo/databases/(default)",
     "type": "google.cloud.firestore.document.v1.updated",
-    "subject": "documents/flow_runs/invoice-7",
+    "subject": f"documents/{FLOW_RUNS}/invoice-7",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.decode import ENVELOPE_CHARS_MAX, MESSAGE_ID_BYTES_MAX
 from millpond.flow.run import STATUSES
 from millpond.http.operation import TEXT, Schema
@@ -82,7 +83,7 @@ SCHEMAS: dict[str, Schema] = {
             "id": _NOT_EMPTY,
             "source": _NOT_EMPTY,
             "type": {**_NOT_EMPTY, "description": "Updates of documents are looked at."},
-            "subject": _nullable_text("`documents/flow_runs/{runId}`, or its whole name."),
+            "subject": _nullable_text(f"`documents/{FLOW_RUNS}/{{runId}}`, or its whole name."),
             "document": _TEXT_OR_NULL,
             "datacontenttype": _TEXT_OR_NULL,
             "data": {"anyOf": [ref("DocumentEventData"), {"type": "null"}]},

@@ -42,7 +42,7 @@ class FlowApi:
         fails(409, RunExists.reason),
         parameters=[parameter("query", "runId", "Names a run that does not name itself.")],
         bodies=[Body("FlowRun", _EXAMPLE)],
-        leads_to={"document": {"collection": COLLECTION, "id": "$response.body#/runId"}},
+        leads_to={"document": {"collection": FLOW_RUNS, "id": "$response.body#/runId"}},
     )
     async def _submit(self, request: Request) -> Response:
         """Store a flow run and have it worked on.
