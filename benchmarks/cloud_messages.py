@@ -5,13 +5,14 @@ System events of a few services, each unique, a little out of order.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import random
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
+
+from tests.common.push import push_body
 
 ENV = "bench"
 TOPIC = "system.events"
@@ -63,13 +64,8 @@ class Message(NamedTuple):
         return msgspec.json.encode(event)
 
     def push_body(self) -> bytes:
-        message = {
-            "data": base64.b64encode(self.data()).decode(),
-            "messageId": self.message_id,
-            "publishTime": self.at,
-            "attributes": {"topic": TOPIC},
-        }
-        return msgspec.json.encode({"message": message, "subscription": "projects/local/subscriptions/bench"})
+        body = push_body(self.data(), message_id=self.message_id, published=self.at, topic=TOPIC)
+        return msgspec.json.encode(body)
 
 
 def system_events(documents: int, count: int, seed: int) -> list[Message]:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from benchmarks.checks import Check
-from benchmarks.cloud_proxy import Counts
+from tests.common.firestore_proxy import Counts
 
 DOCUMENTS = 50
 HOT_DOCUMENTS = 2

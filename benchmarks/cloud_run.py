@@ -22,9 +22,11 @@ import pytest
 from benchmarks import cloud_counted, cloud_pull, cloud_report, cloud_runs, machine, sections
 from benchmarks.cloud_results import DOCUMENTS, FULL, HOT_DOCUMENTS, QUICK, CloudResults, Run
 from benchmarks.cloud_setting import Cloud
-from benchmarks.processes import ROOT, BenchError, Cores
+from benchmarks.processes import BenchError, Cores
 from benchmarks.setting import say
 from tests.common.emulators import emulator
+from tests.common.firestore_proxy import running_proxy
+from tests.common.process import ROOT
 
 _PACKAGES = (
     "google-cloud-firestore",
@@ -75,7 +77,7 @@ def _measure(*, quick: bool) -> CloudResults:
                 runs.append(run)
                 say(f"  round {number}  " + cloud_report.line(run))
         say("Counting at the proxy")
-        with cloud_counted.proxy(cloud) as proxied:
+        with running_proxy(firestore) as proxied:
             baseline = cloud_counted.baseline(cloud, proxied)
             push = cloud_counted.push(cloud, proxied)
             ticks = [cloud_counted.ticks(cloud, proxied, shuffled=shuffled) for shuffled in (False, True)]

@@ -15,7 +15,9 @@ from benchmarks import client, cloud_verify
 from benchmarks.client import Tally
 from benchmarks.cloud_messages import ENV, TOPIC, Message, system_events
 from benchmarks.cloud_results import CONNECTIONS, QUEUE_SIZE, Sizes
-from benchmarks.processes import MILLPOND, ROOT, BenchError, Cores, Server, core_busy_s, serving
+from benchmarks.processes import BenchError, Cores, Server, core_busy_s, serving
+from tests.common.process import ROOT, clean_environment
+from tests.common.server import SERVE
 
 PYTHON = (sys.executable, "-m")
 # What is slower than this is given up.
@@ -50,7 +52,7 @@ class Cloud:
         project: str,
         firestore: str,
         settings: Mapping[str, str] | None = None,
-        command: Sequence[str] = MILLPOND,
+        command: Sequence[str] = SERVE,
     ) -> Iterator[Server]:
         """`millpond serve`, on whichever core is free: the emulator needs most of them, and has threads enough."""
         pinned = Cores(self._cores[0], self._cores[0])
@@ -91,7 +93,7 @@ def settings_of(project: str, firestore: str) -> dict[str, str]:
 
 def run_python(arguments: Sequence[str], settings: Mapping[str, str], messages: int) -> bytes:
     """A Python module as a process with nothing of the caller's environment; what it printed."""
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **settings}
+    environment = clean_environment({"PYTHONPATH": str(ROOT), **settings})
     limit_s = _START_S + messages / _PER_SECOND_MIN
     command = [*PYTHON, *arguments]
     try:

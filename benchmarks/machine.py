@@ -15,7 +15,8 @@ from pathlib import Path
 import apsw
 
 from benchmarks import wrk
-from benchmarks.processes import ROOT, Cores
+from benchmarks.processes import Cores
+from tests.common.process import ROOT
 
 _PACKAGES = ("uvicorn", "uvloop", "httptools", "msgspec", "starlette", "apsw")
 _SYNCS = 100

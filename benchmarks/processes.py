@@ -6,9 +6,6 @@ import contextlib
 import http.client
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parents[1]
-# `python -m millpond serve` is the `millpond serve` command.
-MILLPOND = (sys.executable, "-m", "millpond", "serve")
-_START_S_MAX = 20.0
-_STOP_S_MAX = 15.0
+import tests.common.server
+from tests.common.memory import Memory
+from tests.common.process import ROOT
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -56,10 +52,9 @@ def choose_cores() -> Cores:
 class Server:
     """A server process that answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes], address: Address) -> None:
-        self.address = address
-        self.pid = process.pid
-        self._process = process
+    def __init__(self, server: tests.common.server.Server) -> None:
+        self.address = Address("127.0.0.1", server.port)
+        self.pid = server.process.pid
 
     def get(self, path: str) -> bytes:
         return self._ask("GET", path)
@@ -109,10 +104,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
     def resident_kib(self) -> int:
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
-        if found is None:
-            raise BenchError(f"process {self.pid} is gone")
-        return int(found[1])
+        return round(Memory(self.pid).now() * 1024)
 
 
 def core_busy_s(core: int) -> float:
@@ -126,59 +118,15 @@ def core_busy_s(core: int) -> float:
 @contextlib.contextmanager
 def serving(command: Sequence[str], settings: Mapping[str, str], output: Path, cores: Cores) -> Iterator[Server]:
     """Run a server on its core until the block ends. Its log goes to `output`, a file, as it would in service."""
-    # Nothing of the caller's environment may change a setting.
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOST": "127.0.0.1",
-        "PORT": "0",
-        "PYTHONPATH": str(ROOT),
-        **settings,
-    }
+    environment = {"HOST": "127.0.0.1", "PYTHONPATH": str(ROOT), **settings}
     # A child starts on the cores of its parent; set before, so that its first thread is on the right one already.
     os.sched_setaffinity(0, {cores.server})
     try:
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        process = tests.common.server.Server(ROOT, environment, command, output)
+    except AssertionError as error:
+        raise BenchError(f"the server did not start: {error}") from None
     finally:
         os.sched_setaffinity(0, {cores.generator})
-    try:
-        server = Server(process, _wait_for_address(process, output))
-        _wait_until_ready(server)
-        yield server
-    finally:
-        _stop(process)
-
-
-def _wait_for_address(process: subprocess.Popen[bytes], output: Path) -> Address:
-    deadline = time.monotonic() + _START_S_MAX
-    while time.monotonic() < deadline and process.poll() is None:
-        with output.open("rb") as stream:
-            found = re.search(rb"serves http://([\d.]+):(\d+)", stream.read(4_096))
-        if found is not None:
-            return Address(found[1].decode(), int(found[2]))
-        time.sleep(0.05)
-    raise BenchError(f"the server did not start: {output.read_bytes()[-500:].decode(errors='replace')}")
-
-
-def _wait_until_ready(server: Server) -> None:
-    deadline = time.monotonic() + _START_S_MAX
-    while True:
-        try:
-            server.get("/ready")
-        except (OSError, BenchError) as error:
-            if time.monotonic() > deadline:
-                raise BenchError(f"the server never became ready: {error}") from None
-            time.sleep(0.05)
-        else:
-            return
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_STOP_S_MAX)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    with process:
+        yield Server(process)
+        process.terminate()

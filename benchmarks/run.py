@@ -20,9 +20,10 @@ import msgspec
 
 from benchmarks import counted, dashboard, machine, overload, report, sections, throughput, wrk
 from benchmarks.messages import Runs
-from benchmarks.processes import ROOT, BenchError, choose_cores
+from benchmarks.processes import BenchError, choose_cores
 from benchmarks.results import FULL, QUICK, Results
 from benchmarks.setting import Bench, say
+from tests.common.process import ROOT
 
 # Event times begin this long ago, so that none lies in the future however many runs there are.
 _EVENTS_AGO_S = 12 * 3_600

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.processes import ROOT
+from tests.common.process import ROOT
 
 DOCS = ROOT / "docs"
 _MARK = "<!-- Above: make bench. Below: make bench-cloud. -->\n"

@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -31,6 +30,7 @@ from millpond.ingress.push import PushEndpoint, Receive, Scope, Send
 from millpond.service.service import Service
 from millpond.service.stores import open_store
 from millpond.settings import Settings
+from tests.common.faulty_store import StoreAround
 
 COUNTS_VARIABLE = "BENCH_COUNTS"
 SLOW_COMMIT_S = 0.05
@@ -43,50 +43,39 @@ EMPTY_ANSWER = (
 )
 
 
-class _Behind:
-    """A store like the one behind it."""
-
-    def __init__(self, behind: StoreWithCatalog) -> None:
-        self._behind = behind
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._behind, name)
-
-
-class SlowStore(_Behind):
+class SlowStore(StoreAround):
     """A disk, or a network, that takes its time."""
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         await asyncio.sleep(SLOW_COMMIT_S)
-        return await self._behind.commit(writes, log)
+        return await self.inner.commit(writes, log)
 
 
-class CountingStore(_Behind):
+class CountingStore(StoreAround):
     """Notes every write it was made to apply."""
 
-    def __init__(self, behind: StoreWithCatalog, counts: Path) -> None:
-        super().__init__(behind)
+    def __init__(self, inner: StoreWithCatalog, counts: Path) -> None:
+        super().__init__(inner)
         self._counts = counts
         self._written: collections.Counter[str] = collections.Counter()
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        committed = await self._behind.commit(writes, log)
+        committed = await self.inner.commit(writes, log)
         if isinstance(committed, Committed):
             self._written.update(write.ref.path for write in writes)
         return committed
 
     async def close(self) -> None:
-        await self._behind.close()
+        await self.inner.close()
         self._counts.write_bytes(msgspec.json.encode(self._written))
 
 
 def _open_counting_store(settings: Settings) -> StoreWithCatalog:
-    store = CountingStore(open_store(settings), Path(os.environ[COUNTS_VARIABLE]))
-    return cast("StoreWithCatalog", store)
+    return CountingStore(open_store(settings), Path(os.environ[COUNTS_VARIABLE]))
 
 
 def _open_slow_store(settings: Settings) -> StoreWithCatalog:
-    return cast("StoreWithCatalog", SlowStore(open_store(settings)))
+    return SlowStore(open_store(settings))
 
 
 def _build_empty_handler(_: Service, __: PushEndpoint) -> App:

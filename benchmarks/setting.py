@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.messages import Runs
-from benchmarks.processes import MILLPOND, Cores, Server, serving
+from benchmarks.processes import Cores, Server, serving
 from benchmarks.results import Sizes
+from tests.common.server import SERVE
 
 
 class Bench(NamedTuple):
@@ -20,7 +21,7 @@ class Bench(NamedTuple):
 
     @contextlib.contextmanager
     def server(
-        self, name: str, command: Sequence[str] = MILLPOND, settings: Mapping[str, str] | None = None
+        self, name: str, command: Sequence[str] = SERVE, settings: Mapping[str, str] | None = None
     ) -> Iterator[Server]:
         """A server as it comes (but for the store's place) unless told otherwise. Its files go when it does."""
         settings = {"STORE": f"sqlite:{self.folder / name}.db", **(settings or {})}

@@ -12,6 +12,7 @@ from proof.fuzz import mutate_bytes, mutate_json
 from proof.fuzz.messages import Message, good_event, good_message
 from proof.fuzz.mutate_bytes import Headers
 from tests.common.eventarc import UPDATED, Sent
+from tests.common.push import push_body
 
 PUSH = "/pubsub/push"
 EVENTS = "/events"
@@ -270,13 +271,5 @@ READ_FENCE = _fence(
 WRITE_FENCE = _fence(
     PUSH,
     [_JSON],
-    {
-        "message": {
-            "messageId": "fence",
-            "publishTime": "2026-01-08T12:00:00Z",
-            "attributes": {"topic": "market-ticks"},
-            "data": base64.b64encode(b'{"symbol":"FENCE"}').decode(),
-        },
-        "subscription": "fence",
-    },
+    push_body({"symbol": "FENCE"}, message_id="fence", topic="market-ticks", subscription="fence"),
 )

@@ -13,8 +13,8 @@ import apsw
 import msgspec
 
 from proof.fuzz.messages import prepared_runs
-from tests.acceptance.support import Server
 from tests.common.flow_runs import write_steps
+from tests.common.server import Server
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 REST_S = 20.0

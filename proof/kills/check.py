@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
+from proof.kills.client import Answer, Deliveries
 from proof.kills.fold import Fold, comparable
-from proof.kills.server import Answer, Deliveries
 from proof.kills.traffic import LETTER_PREFIX, WITH_RECEIPTS, Message
 
 LOST, WRONG, CHANGED = "lost", "wrong", "changed"

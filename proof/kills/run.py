@@ -24,9 +24,11 @@ import uvloop
 
 from millpond.cli.output import Column, print_json, print_table
 from proof.kills.check import CHANGED, LOST, WRONG, Fault, StoreCheck, changes, content_of, surprises
-from proof.kills.server import Deliveries, Load, Server
+from proof.kills.client import Deliveries, Load
 from proof.kills.traffic import Message, Traffic
 from proof.progress import told_progress
+from tests.common.process import Process
+from tests.common.server import SERVE, Server
 
 KILLS_PER_STORE = 25
 IN_FLIGHT_SHARE_MIN = 0.9
@@ -100,6 +102,7 @@ class _Store:
 
     def __init__(self, folder: Path, traffic: Traffic, chance: random.Random, summary: Summary) -> None:
         self._folder = folder
+        self._file = folder / "millpond.db"
         self._traffic = traffic
         self._random = chance
         self._summary = summary
@@ -109,49 +112,40 @@ class _Store:
         self._known: set[Fault] = set()
 
     async def kill_under_load(self) -> None:
-        server = Server(self._folder)
-        try:
-            load = Load(await server.ready(), self._broker(), self._deliveries)
+        with Server(self._folder) as server:
+            load = Load(server.port, self._broker(), self._deliveries)
             running = asyncio.create_task(load.run())
             async with asyncio.timeout(BEGIN_S):
                 await load.begun.wait()
             await asyncio.sleep(self._random.uniform(0, LOAD_S))
             unanswered = self._deliveries.unanswered
-            server.kill()
+            _kill(server)
             await running
-        finally:
-            server.stop()
         # Under way and never answered: an answer that was still in the pipe would not count.
-        self._note_kill(server, in_flight=self._deliveries.unanswered > unanswered)
+        self._note_kill(in_flight=self._deliveries.unanswered > unanswered)
 
     async def kill_while_starting(self) -> None:
-        server = Server(self._folder)
-        try:
+        environment = {"PORT": "0", "STORE": f"sqlite:{self._file}"}
+        with Process(SERVE, self._folder, environment) as server:
             await asyncio.sleep(self._random.uniform(0, START_S))
-            server.kill()
-        finally:
-            server.stop()
+            _kill(server)
         self._summary.while_starting += 1
-        self._note_kill(server, in_flight=False)
+        self._note_kill(in_flight=False)
 
     async def resend(self) -> None:
         """Deliver what was not acknowledged; then everything again, in no order, which must change nothing."""
-        server = Server(self._folder)
-        try:
-            port = await server.ready()
-            await Load(port, iter(self._deliveries.unacknowledged), self._deliveries).run()
-            self._note(self._check.check(server.store, whole=True))
-            before = content_of(server.store)
+        with Server(self._folder) as server:
+            await Load(server.port, iter(self._deliveries.unacknowledged), self._deliveries).run()
+            self._note(self._check.check(self._file, whole=True))
+            before = content_of(self._file)
             again = Deliveries()
             everything = list(self._deliveries.messages.values())
             self._random.shuffle(everything)
-            await Load(port, iter(everything), again).run()
+            await Load(server.port, iter(everything), again).run()
             self._note(surprises(everything, again))
-            self._note(changes(before, content_of(server.store)))
-            server.kill()
-        finally:
-            server.stop()
-        self._note(self._check.check(server.store, whole=True))
+            self._note(changes(before, content_of(self._file)))
+            _kill(server)
+        self._note(self._check.check(self._file, whole=True))
         summary = self._summary
         summary.resent += again.sent
         summary.sent += self._deliveries.sent
@@ -174,11 +168,11 @@ class _Store:
             recent = [*recent[-30:], message]
             yield message
 
-    def _note_kill(self, server: Server, *, in_flight: bool) -> None:
+    def _note_kill(self, *, in_flight: bool) -> None:
         self._summary.kills += 1
         self._summary.in_flight += in_flight
-        if server.store.exists():
-            self._note(self._check.check(server.store))
+        if self._file.exists():
+            self._note(self._check.check(self._file))
 
     def _note(self, faults: list[Fault]) -> None:
         summary = self._summary
@@ -190,6 +184,13 @@ class _Store:
             summary.wrong += fault.kind == WRONG
             summary.changed += fault.kind == CHANGED
             summary.faults.append(f"after kill {summary.kills}: {fault.kind}: {fault.text:.300}")
+
+
+def _kill(server: Process) -> None:
+    """End the whole group at once. A server that has already ended by itself is a failure."""
+    if server.process.poll() is not None:
+        raise RuntimeError("the server ended by itself:\n" + "\n".join(server.output[-20:]))
+    server.kill()
 
 
 def run_kills(

@@ -7,12 +7,13 @@ ahead, and some are poison.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import json
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from tests.common.push import push_bytes
 
 SUBSCRIPTION = "projects/local/subscriptions/kills"
 LETTER_PREFIX = "dead_letters/kills__"
@@ -255,14 +256,8 @@ def _effect(
 
 
 def _push_body(message_id: str, published: int, topic: str, data: bytes) -> bytes:
-    message: dict[str, Any] = {
-        "messageId": message_id,
-        "publishTime": _text(published),
-        "data": base64.b64encode(data).decode(),
-    }
-    if topic:
-        message["attributes"] = {"topic": topic}
-    return json.dumps({"message": message, "subscription": SUBSCRIPTION}).encode()
+    names = {"message_id": message_id, "published": _text(published), "topic": topic or None}
+    return push_bytes(data, subscription=SUBSCRIPTION, **names)
 
 
 def _text(us: int) -> str:

@@ -5,15 +5,14 @@ Each attack is a generator of nothing: it yields between its steps, so that the 
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import random
 import socket
 import time
 from collections.abc import Iterator, Sequence
 
-from tests.acceptance.support import Server
+from tests.common.push import push_body, push_bytes
+from tests.common.server import Server
 
 MIB = 1024 * 1024
 BODY_BYTES = 14 * MIB
@@ -21,7 +20,6 @@ BODY_BYTES = 14 * MIB
 DATA_BYTES = 9_900_000
 _ANSWER_S = 60.0
 _PIECE = b" " * (256 * 1024)
-SUBSCRIPTION = "projects/local/subscriptions/attacked"
 _HEAD = f"POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"  # noqa: F541
 
 
@@ -60,7 +58,7 @@ def abort_expecting(server: Server, count: int) -> Iterator[None]:
 
 def upload_at_once(server: Server, count: int) -> Iterator[None]:
     """So many connections, each with a complete body of 14 MiB, all sending as fast as they are read from."""
-    message = json.dumps(body_of(b"x", "at-once")).encode()
+    message = push_bytes(b"x", message_id="at-once")
     head = f"{_HEAD}content-length: {BODY_BYTES}\r\n\r\n".encode()
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(connect(server)) for _ in range(count)]
@@ -98,9 +96,7 @@ def push_poison(server: Server, count: int, *, cut: bool = False, native: bool =
     status, reason = 400 if native else 200, "invalid_json" if cut else "unroutable_payload"
     for number, data in enumerate(payloads(count, cut=cut)):
         message_id = f"poison-{'cut' if cut else 'whole'}-{'native' if native else 'buried'}-{number}"
-        body = body_of(data, message_id)
-        if native:
-            body["deliveryAttempt"] = 1
+        body = push_body(data, message_id=message_id, attempt=1 if native else None)
         answer = server.http.post("/pubsub/push", json=body, timeout=_ANSWER_S)
         if (answer.status_code, answer.json()["reason"]) != (status, reason):
             raise Unexpected(f"{message_id} was answered {answer.status_code} {answer.text[:300]}")
@@ -137,12 +133,3 @@ def payloads(count: int, *, cut: bool) -> Iterator[bytes]:
     text = random.Random(7).randbytes(DATA_BYTES // 2 - 50).hex().encode()
     for number in range(count):
         yield b'{"what is this": "%d %s"%s' % (number, text, b"" if cut else b"}")
-
-
-def body_of(data: bytes, message_id: str) -> dict[str, object]:
-    message = {
-        "data": base64.b64encode(data).decode(),
-        "messageId": message_id,
-        "publishTime": "2026-01-08T12:00:00Z",
-    }
-    return {"message": message, "subscription": SUBSCRIPTION}

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 from millpond.cli.output import Column, print_json, print_line, print_table
 from proof.memory import attacks
 from proof.memory.attacks import Unexpected
-from tests.acceptance.support import Server, push_body
 from tests.common.issuer import ACCOUNT, AUDIENCE, Issuer, good
+from tests.common.memory import Memory
+from tests.common.push import PUBLISHED, push_body
+from tests.common.server import Server
 
 PEAK_MIB = 350.0
 GROWTH_MIB = 60.0
@@ -53,33 +55,9 @@ class Measured(NamedTuple):
         return not self.fault and self.peak_mib <= PEAK_MIB and self.after_mib <= self.start_mib + GROWTH_MIB
 
 
-class Memory:
-    """The resident memory of a process, from /proc, in MiB."""
-
-    def __init__(self, pid: int) -> None:
-        self._folder = Path("/proc") / str(pid)
-
-    def now(self) -> float:
-        return self._read("VmRSS")
-
-    def begin(self) -> None:
-        """Forget the highest so far."""
-        (self._folder / "clear_refs").write_text("5", encoding="ascii")
-
-    def peak(self) -> float:
-        return self._read("VmHWM")
-
-    def _read(self, name: str) -> float:
-        for line in (self._folder / "status").read_text(encoding="ascii").splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) / 1024
-        raise LookupError(name)
-
-
 def send_ordinary(server: Server, number: int, headers: dict[str, str]) -> None:
-    body = push_body({"service": f"s{number % 50}", "status": "ok", "timestamp": "2026-01-08T12:00:00Z"})
-    body["message"]["messageId"] = f"ordinary-{number}-{time.monotonic_ns()}"
-    answer = server.push(body, headers)
+    payload = {"service": f"s{number % 50}", "status": "ok", "timestamp": PUBLISHED}
+    answer = server.push(push_body(payload, message_id=f"ordinary-{number}-{time.monotonic_ns()}"), headers)
     if answer.status != 200:
         raise Unexpected(f"an ordinary message was answered {answer.status} {answer.json}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tests.acceptance.support import Answer, Server
+from tests.common.server import Answer, Server
 
 # A topic, and the first view it feeds.
 SYSTEM = ("system.events", "ops_services")

@@ -16,7 +16,7 @@ from tests.acceptance.bad_requests import (
     Send,
     tick,
 )
-from tests.acceptance.support import PUBLISHED, encoded, push_body
+from tests.common.push import PUBLISHED, encoded, push_body
 
 
 class Poison(NamedTuple):

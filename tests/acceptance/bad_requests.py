@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tests.acceptance.support import PUBLISHED, VIEW_COLLECTIONS, Answer, Server, push_body
+from tests.common.push import PUBLISHED, push_body
+from tests.common.server import VIEW_COLLECTIONS, Answer, Server
 
 # Stands in every payload where it can; a log that holds it has quoted a payload.
 MARKER = "s3cr3t-p4yl0ad"

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.acceptance.support import Server, Start, starting
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Start servers, each on a store of its own unless `folder` names one; all are killed at the end."""
-    with starting(lambda: tmp_path_factory.mktemp("store")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def server(start: Start) -> Server:
-    """A server with default settings, shared by a module."""
-    return start()
+from tests.common.server import Server, Start
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from tests.acceptance.support import Server
+from tests.common.server import Server
 
 EVENT_S = 10.0
 

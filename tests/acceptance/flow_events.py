@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.acceptance.support import Answer, Server, answer_of
 from tests.common.eventarc import FORMS, Form, Sent, attributes, full_name
+from tests.common.server import Answer, Server, answer_of
 
 
 def post(server: Server, sent: Sent, **headers: str) -> Answer:

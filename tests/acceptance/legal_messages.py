@@ -13,7 +13,7 @@ from tests.acceptance.bad_requests import (
     good_bytes,
     tick,
 )
-from tests.acceptance.support import PUBLISHED, push_body
+from tests.common.push import PUBLISHED, push_body
 
 
 class Legal(NamedTuple):

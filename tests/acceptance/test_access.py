@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from millpond import settings
 from millpond.http.app import build_table
 from millpond.http.routing import Access, Route
-from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from tests.acceptance.support import JSON, Answer, Server, Start, clean_environment, push_body, read_answer
 from tests.common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
+from tests.common.process import millpond
+from tests.common.push import JSON, push_body
+from tests.common.rig import Rig
+from tests.common.server import Answer, Server, Start, read_answer
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 EVERYWHERE = {"HOST": "0.0.0.0", "PUSH_UNAUTHENTICATED": "allow"}  # noqa: S104 - that is the point
@@ -36,7 +34,7 @@ OPEN = {
 
 
 def all_routes() -> Sequence[Route]:
-    service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
+    service = Rig(MemoryStore()).service
     service.log.close()
     return build_table(service).routes
 
@@ -427,18 +425,10 @@ def test_the_end_does_not_wait_for_the_key_server(start: Start) -> None:
 )
 def test_push_without_tokens_is_not_offered_to_others(tmp_path: Path, environment: dict[str, str]) -> None:
     """One line that names the settings, and no store was touched."""
-    done = subprocess.run(
-        [sys.executable, "-m", "millpond", "serve"],
-        env=clean_environment({"PORT": "0", "STORE": "memory", **environment}),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    done = millpond(tmp_path, "serve", env={"PORT": "0", "STORE": "memory", **environment})
+    assert done.code == 2
+    assert done.out == ""
+    (line,) = done.err.splitlines()
     assert all(
         name in line for name in ("HOST=", "PUSH_AUDIENCE", "PUSH_SERVICE_ACCOUNT", "PUSH_UNAUTHENTICATED=allow")
     )

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.support import JSON, PUBLISHED, Answer, Server, Start, answer_of, push_body
+from tests.common.push import JSON, PUBLISHED, push_body
+from tests.common.server import Answer, Server, Start, answer_of
 
 T0, T1 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z"
 RFC3339_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from proof.memory.run import Memory
 from tests.acceptance.bad_requests import MIB
-from tests.acceptance.support import Server, Start, ended, push_body, read_answer
 from tests.common.issuer import ACCOUNT, AUDIENCE, Issuer, good
+from tests.common.memory import Memory
+from tests.common.push import push_bytes
+from tests.common.server import SERVE, Server, Start, ended, read_answer
 
 HEAD = "POST /pubsub/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
@@ -31,7 +32,7 @@ def head(size: int, *headers: str, path: str = "/pubsub/push") -> bytes:
 
 def message(name: str, size: int = 0) -> bytes:
     payload = {"service": name, "timestamp": "2026-01-08T12:00:00Z"}
-    body = json.dumps(push_body(payload, message_id=name)).encode()
+    body = push_bytes(payload, message_id=name)
     return b" " * max(size - len(body), 0) + body
 
 
@@ -324,8 +325,8 @@ def slow_sockets(server: Server, count: int, stack: contextlib.ExitStack) -> lis
 
 def test_slow_connections_make_way(tmp_path: Path) -> None:
     """A thousand slow sockets on a process of 1,024 descriptors keep nobody out, and a line says what goes on."""
-    limits = ("prlimit", "--nofile=1024:1024")
-    with Server(tmp_path, launcher=limits) as server, contextlib.ExitStack() as stack:
+    limited = ("prlimit", "--nofile=1024:1024", *SERVE)
+    with Server(tmp_path, command=limited) as server, contextlib.ExitStack() as stack:
         server.wait_for(lambda line: "HTTP_CONNECTIONS_MAX=2000 needs 2100 descriptors and there are 1024" in line)
         slow_sockets(server, 1_000, stack)
         time.sleep(1.2)

@@ -27,13 +27,7 @@ from tests.acceptance.bad_requests import (
     tick,
 )
 from tests.acceptance.legal_messages import LEGAL, Legal
-from tests.acceptance.support import (
-    Answer,
-    Server,
-    Start,
-    ended,
-    read_answer,
-)
+from tests.common.server import Answer, Server, Start, ended, read_answer
 
 ROWS = [*REQUESTS, *MESSAGES]
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from tests.acceptance.support import JSON, Server, Start, push_body
+from tests.common.memory import Memory
+from tests.common.push import JSON, push_body
+from tests.common.server import Start
 
 LETTERS = 8
 BYTES = 9_900_000
-
-
-def resident_bytes(server: Server) -> int:
-    status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
-    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) * 1024
 
 
 def test_replaying_and_previewing_big_letters_leaves_nothing(start: Start) -> None:
@@ -33,6 +28,7 @@ def test_replaying_and_previewing_big_letters_leaves_nothing(start: Start) -> No
         told = server.http.post("/api/letters/preview", content=json.dumps({"ids": ids}), headers=JSON).json()
         assert len(told["letters"]) == LETTERS
 
-    before = resident_bytes(server)
+    memory = Memory(server.process.pid)
+    before = memory.now()
     work()
-    assert resident_bytes(server) - before < 2 * BYTES
+    assert (memory.now() - before) * 2**20 < 2 * BYTES

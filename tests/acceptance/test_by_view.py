@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.event_streams import Reading, reading
-from tests.acceptance.support import Server, Start
+from tests.common.server import Server, Start
 
 STALE = 40
 LATEST, HISTORY = "market_ticks_latest", "market_ticks"

@@ -16,11 +16,7 @@ from tests.acceptance.bad_requests import (
     good_bytes,
     request_bytes,
 )
-from tests.acceptance.support import (
-    Server,
-    ended,
-    read_answer,
-)
+from tests.common.server import Server, ended, read_answer
 
 
 def test_a_body_of_exactly_14_mib_is_read(server: Server) -> None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import clean_environment
+from tests.common.process import ROOT, run
+from tests.common.push import push_bytes
 
 BIG = b'{"what is this": "%s"}' % (b"x" * 60_000)
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def push(payload: bytes, message_id: str, **more: int) -> bytes:
-    message = {
-        "data": base64.b64encode(payload).decode(),
-        "messageId": message_id,
-        "publishTime": "2026-01-08T12:00:00Z",
-    }
-    return json.dumps({"message": message, "subscription": "s", **more}).encode()
+    return push_bytes(payload, message_id=message_id, subscription="s", **more)
 
 
 def request(body: bytes = b"", path: str = "/pubsub/push", *headers: str, size: int | None = None) -> str:
@@ -51,8 +44,8 @@ CONVERSATIONS = {
     "buried": [request(push(BIG, "buried"))],
     "buried, no JSON": [request(push(BIG[:-1], "no-json"))],
     "buried, by ASGI": [request(push(BIG, "buried-too"), "/pubsub/push?by=asgi")],
-    "native": [request(push(BIG, "native", deliveryAttempt=1))],
-    "native, no JSON": [request(push(BIG[:-1], "native-no-json", deliveryAttempt=1))],
+    "native": [request(push(BIG, "native", attempt=1))],
+    "native, no JSON": [request(push(BIG[:-1], "native-no-json", attempt=1))],
     "invalid event": [request(push(b'{"service":"a","timestamp":"%s"}' % (b"x" * 60_000), "invalid"))],
     "nowhere": [request(HALF, "/nowhere")],
     "health": [request(path="/health")],
@@ -76,16 +69,8 @@ def garbage(folder: Path, conversations: list[list[str]], **settings: str) -> di
     # A view of the test's own lies in the folder.
     paths = os.pathsep.join([str(ROOT), str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {"PYTHONPATH": paths, "PORT": "0", "STORE": f"sqlite:{folder / 'millpond.db'}", **settings}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.acceptance.cycles", str(file)],
-        cwd=folder,
-        env=clean_environment(environment),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("CYCLES ")]
+    done = run([sys.executable, "-m", "tests.acceptance.cycles", str(file)], folder, environment, timeout_s=120)
+    (line,) = [line for line in done.out.splitlines() if line.startswith("CYCLES ")]
     found: dict[str, int] = json.loads(line.removeprefix("CYCLES "))["garbage"]
     return found
 

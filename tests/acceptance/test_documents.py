@@ -22,7 +22,8 @@ from tests.acceptance.answers import (
     read,
     without_bookkeeping,
 )
-from tests.acceptance.support import PUBLISHED, Server, encoded, push_body
+from tests.common.push import PUBLISHED, encoded, push_body
+from tests.common.server import Server
 
 # --- documents ---------------------------------------------------------------------------------------------------
 

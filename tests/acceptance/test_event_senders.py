@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from tests.acceptance.flow_events import event, post
-from tests.acceptance.support import Server, Start
 from tests.common.eventarc import Sent
 from tests.common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
+from tests.common.process import MILLPOND
+from tests.common.server import Server, Start
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - that is the point
 
@@ -66,7 +67,7 @@ def test_others_can_reach_it(start: Start) -> None:
 def test_a_puller_that_others_can_reach(tmp_path: Path) -> None:
     """It starts without being asked who may push, and takes events from nobody."""
     environment = {"HOST": EVERYWHERE, "PUBSUB_EMULATOR_HOST": "127.0.0.1:1", "GCP_PROJECT": "p"}
-    with Server(tmp_path, environment, ("pull", "--subscription", "events")) as server:
+    with Server(tmp_path, environment, (*MILLPOND, "pull", "--subscription", "events")) as server:
         answer = post(server, event("r", None))
         assert (answer.status, answer.json["reason"]) == (403, "push_forbidden")
         assert "PUSH_AUDIENCE" in answer.json["error"]

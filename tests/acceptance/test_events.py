@@ -14,10 +14,10 @@ import pytest
 
 from tests.acceptance.bad_events import MARKER, ROWS, BadEvent
 from tests.acceptance.flow_events import event, post
-from tests.acceptance.support import Server, Start, answer_of
-from tests.common.emulators import free_port
 from tests.common.eventarc import FORMS, UPDATED, Form, Sent, attributes, full_name
 from tests.common.flow_runs import ready, statuses, work_done, write_steps
+from tests.common.process import free_port
+from tests.common.server import Server, Start, answer_of
 
 WATCHED = ("flow_runs",)
 # On every line about an event, so that a query that asks for them finds it.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from tests.acceptance.support import Start, clean_environment
+from tests.common.process import millpond
+from tests.common.server import Start
 
 # Plain and in a thread; in asyncio's own threads, or a pool left behind, which the interpreter waits for; deaf to
 # being cancelled.
@@ -54,9 +52,8 @@ def test_steps_that_will_not_stop_are_given_back_in_time(start: Start, tmp_path:
     began = time.monotonic()
     assert server.terminate() == 0
     assert time.monotonic() - began < END_S
-    show = [sys.executable, "-m", "millpond", "flow", "show", "r", "--json", "--store", f"sqlite:{server.store}"]
-    shown = subprocess.run(show, env=clean_environment({}), cwd=tmp_path, capture_output=True, check=True).stdout
-    steps = json.loads(shown)["data"]["steps"]
+    shown = millpond(tmp_path, "flow", "show", "r", "--json", "--store", f"sqlite:{server.store}")
+    steps = shown.json["data"]["steps"]
     ended = {name: (found["status"], found["claim"]["attempt"]) for name, found in steps.items()}
     assert ended == dict.fromkeys(TYPES, ("READY", 0))
     again = start(tmp_path)

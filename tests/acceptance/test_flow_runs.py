@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.support import JSON, Answer, Server, Start, answer_of
 from tests.common.flow_runs import INVALID_RUNS, Invalid, ready, statuses, work_done, write_steps
+from tests.common.push import JSON
+from tests.common.server import Answer, Server, Start, answer_of
 
 DONE_S = 10.0
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.acceptance.bad_requests import MIB, chunk, request_bytes
-from tests.acceptance.support import Server
+from tests.common.server import Server
 
 PATHS = ("/pubsub/push", "/events", "/api/replay", "/api/flow-runs")
 

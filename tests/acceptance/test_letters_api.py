@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +14,9 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.acceptance.event_streams import reading
-from tests.acceptance.support import JSON, Server, Start, answer_of, clean_environment
+from tests.common.process import millpond
+from tests.common.push import JSON
+from tests.common.server import Server, Start, answer_of
 
 T0 = "2026-01-08T12:00:00Z"
 MANY = 10_000
@@ -299,14 +299,7 @@ def crowded(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
         for n in range(MANY)
     ]
     (folder / "messages.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    subprocess.run(
-        [sys.executable, "-m", "millpond", "ingest", "messages.jsonl"],
-        env=clean_environment({"STORE": f"sqlite:{folder / 'millpond.db'}"}),
-        cwd=folder,
-        check=False,
-        timeout=60,
-        capture_output=True,
-    )
+    millpond(folder, "ingest", "messages.jsonl", env={"STORE": f"sqlite:{folder / 'millpond.db'}"})
     return start(folder)
 
 

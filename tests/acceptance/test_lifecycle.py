@@ -21,36 +21,21 @@ import pytest
 from millpond import settings
 from millpond.core.errors import SettingsError
 from millpond.settings import table as settings_table
-from tests.acceptance.support import Server, Start, clean_environment, push_body, read_answer
+from tests.common.process import MILLPOND, Ran, clean_environment, run
+from tests.common.push import push_body
+from tests.common.server import Server, Start, read_answer
 
 T0 = "2026-01-08T12:00:00Z"
 EXIT_S = 8.0
 
 
-class Ended(NamedTuple):
-    """How a command ended, and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-
-def millpond(folder: Path, *arguments: str, **environment: str) -> Ended:
+def millpond(folder: Path, *arguments: str, **environment: str) -> Ran:
     """Run a command that should end by itself."""
-    done = subprocess.run(
-        [sys.executable, "-m", "millpond", *arguments],
-        env=clean_environment({"PORT": "0", "STORE": f"sqlite:{folder / 'millpond.db'}", **environment}),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    env = {"PORT": "0", "STORE": f"sqlite:{folder / 'millpond.db'}", **environment}
+    return run([*MILLPOND, *arguments], folder, env)
 
 
-def refused(ended: Ended) -> str:
+def refused(ended: Ran) -> str:
     """The one clear line of a command that would not start."""
     assert ended.code not in {0, 1}, ended
     assert ended.out == "", ended

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.acceptance.event_streams import Reading, reading, unread
-from tests.acceptance.support import JSON, Server, Start, push_body, read_answer
+from tests.common.memory import Memory
+from tests.common.push import JSON, push_bytes
+from tests.common.server import Server, Start, read_answer
+from tests.common.waiting import eventually
 
 T0 = "2026-01-08T12:00:00Z"
 STREAMS_MAX = 64
@@ -25,21 +26,13 @@ FILLED = 1_500
 STEP_NAMES = {"at", "outcomes", "views", "p50", "p99", "waiting", "commits", "committed", "buried"}
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 def heartbeat(server: Server, name: str, **message: Any) -> None:
     server.send({"service": name, "timestamp": T0}, message_id=message.pop("message_id", name), **message)
 
 
 def troubles(server: Server) -> list[str]:
     """Lines of what nobody foresaw, or an exception's."""
-    lines = [json.loads(line) for line in server.output if line.startswith("{")]
-    return [line["message"] for line in lines if "stack" in line or "logger" in line]
+    return [line["message"] for line in server.log_lines if "stack" in line or "logger" in line]
 
 
 # --- /api/live ---------------------------------------------------------------------------------------------------
@@ -168,7 +161,7 @@ def push_many(server: Server, names: list[str], topic: str | None = None) -> Non
             chunk = list(zip(connections, names[at : at + waiting], strict=False))
             for connection, name in chunk:
                 payload = {"service": name, "timestamp": T0, "symbol": name, "eventId": name}
-                body = json.dumps(push_body(payload, message_id=name[:100], topic=topic)).encode()
+                body = push_bytes(payload, message_id=name[:100], topic=topic)
                 head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
                 connection.sendall(head.encode() + body)
             for connection, _ in chunk:
@@ -226,7 +219,7 @@ def test_pages_come_and_go(start: Start) -> None:
         with server.http.stream("GET", "/api/live") as response:
             assert response.status_code == 200
             assert next(response.iter_raw()).startswith(b"event: hello\n")
-    until(lambda: streams_left(server) == STREAMS_MAX, "closed streams still hold their places")
+    eventually(lambda: streams_left(server) == STREAMS_MAX, 10.0, "closed streams still hold their places")
     assert troubles(server) == []
 
 
@@ -263,7 +256,7 @@ def test_there_are_only_so_many_streams(start: Start) -> None:
         heartbeat(server, "meanwhile")
         assert server.get("/api/stats").json["total"] == 1
         last.close()
-        until(lambda: server.http.head("/api/tail").status_code == 200, "the place was not freed")
+        eventually(lambda: server.http.head("/api/tail").status_code == 200, 10.0, "the place was not freed")
 
 
 # --- both ends ---------------------------------------------------------------------------------------------------
@@ -284,7 +277,7 @@ def test_the_end_of_the_server_ends_the_streams(start: Start) -> None:
             stream.wait_for_end()
         stuck.close()
     assert troubles(server) == []
-    severities = {json.loads(line)["severity"] for line in server.output if line.startswith("{")}
+    severities = {line["severity"] for line in server.log_lines}
     assert severities == {"INFO"}
 
 
@@ -308,7 +301,7 @@ def test_a_client_that_is_gone_is_noticed(start: Start) -> None:
         for _ in range(STREAMS_MAX):
             stack.enter_context(unread(server, "/api/tail"))
         assert server.http.head("/api/tail").status_code == 429
-    until(lambda: server.http.head("/api/tail").status_code == 200, "the streams were not freed", 2)
+    eventually(lambda: server.http.head("/api/tail").status_code == 200, 2, "the streams were not freed")
     assert troubles(server) == []
 
 
@@ -435,9 +428,10 @@ def test_a_tail_that_is_not_read_costs_nobody_anything(start: Start) -> None:
         # What the store and caches grow by; afterwards the same messages change nothing.
         fill(server, tail)
     with unread(server, "/api/tail") as connection, reading(server, "/api/tail") as tail:
-        before = memory_kib(server)
+        memory = Memory(server.process.pid)
+        before = memory.now()
         fill(server, tail)
-        assert memory_kib(server) - before < 5_000
+        assert memory.now() - before < 5
         text = b""
         while b"event: skipped" not in text:
             chunk = connection.recv(65_536)
@@ -445,11 +439,6 @@ def test_a_tail_that_is_not_read_costs_nobody_anything(start: Start) -> None:
             text += chunk
     left_out = json.loads(text.partition(b"event: skipped\ndata: ")[2].partition(b"\n")[0])
     assert left_out["n"] > 0
-
-
-def memory_kib(server: Server) -> int:
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def test_a_replay_is_seen(server: Server) -> None:

@@ -10,7 +10,8 @@ from tests.acceptance.answers import (
     T0,
     T1,
 )
-from tests.acceptance.support import PUBLISHED, Server, Start
+from tests.common.push import PUBLISHED
+from tests.common.server import Server, Start
 
 # --- log lines ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import subprocess
@@ -20,18 +19,19 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond import settings
 from millpond.core.answers import ViewAnswer
 from millpond.flow.sweep import SweepReport
 from millpond.http.app import build_table
 from millpond.http.openapi import description
 from millpond.http.routing import Access, Route
 from millpond.ingress.push import Answer, Refusal
-from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
-from tests.acceptance.support import JSON, Server, Start, clean_environment, push_body
 from tests.acceptance.test_access import ROUTES
 from tests.common.issuer import ACCOUNT, AUDIENCE
+from tests.common.process import clean_environment
+from tests.common.push import JSON, push_body
+from tests.common.rig import Rig
+from tests.common.server import Server, Start
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
@@ -143,10 +143,9 @@ def test_tokens_are_asked_for_where_they_are_set() -> None:
 
 def description_of(environment: dict[str, str]) -> Any:
     """As `build_app` makes it."""
-    chosen = settings.load({"STORE": "memory", **environment})
-    service = Service(chosen, MemoryStore(), io.BytesIO())
+    service = Rig(MemoryStore(), **environment).service
     service.log.close()
-    asked = {Access.PUSH: chosen.push_audience, Access.ADMIN: chosen.admin_token}
+    asked = {Access.PUSH: service.settings.push_audience, Access.ADMIN: service.settings.admin_token}
     return description(build_table(service).routes, frozenset(access for access, token in asked.items() if token))
 
 
@@ -232,7 +231,7 @@ def test_it_is_served(asked: Server) -> None:
 
 def test_live_says_that_the_server_ends() -> None:
     """As the description and the page have it: it answers to the last, and says so."""
-    service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
+    service = Rig(MemoryStore()).service
     table = build_table(service)
     live = Request({"type": "http", "method": "GET", "path": "/live", "headers": [], "query_string": b""})
 

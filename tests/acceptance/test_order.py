@@ -24,7 +24,8 @@ from tests.acceptance.answers import (
     fresh,
     read,
 )
-from tests.acceptance.support import PUBLISHED, Server, Start
+from tests.common.push import PUBLISHED
+from tests.common.server import Server, Start
 
 # --- receipts ----------------------------------------------------------------------------------------------------
 
@@ -32,8 +33,7 @@ from tests.acceptance.support import PUBLISHED, Server, Start
 def receipt_of(server: Server, message_id: str) -> str:
     """The receipt's path, as the message's log line gives it."""
     server.fence()
-    lines = [json.loads(line) for line in server.output if line.startswith("{")]
-    found = [line["idempotency_doc"] for line in lines if line.get("messageId") == message_id]
+    found = [line["idempotency_doc"] for line in server.log_lines if line.get("messageId") == message_id]
     assert found, message_id
     return str(found[-1])
 

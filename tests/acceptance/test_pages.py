@@ -14,7 +14,7 @@ from millpond.core.model import Outcome
 from millpond.http.pages import read_pages
 from millpond.live.history import STEPS_MAX, History
 from millpond.telemetry.metrics import Metrics
-from tests.acceptance.support import Server, Start
+from tests.common.server import Server, Start
 
 STATIC = Path(__file__).parents[2] / "src" / "millpond" / "http" / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())

@@ -6,10 +6,8 @@ import contextlib
 import json
 import select
 import socket
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,7 +28,9 @@ from tests.acceptance.answers import (
     fresh,
     read,
 )
-from tests.acceptance.support import PUBLISHED, Answer, Server, Start, push_body, read_answer
+from tests.common.push import PUBLISHED, push_bytes
+from tests.common.server import Answer, Server, Start, read_answer
+from tests.common.sqlite_files import store_held
 
 # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -298,15 +298,6 @@ def test_a_payload_that_only_looks_like_an_envelope(server: Server) -> None:
 
 
 @contextlib.contextmanager
-def held_up(store: Path) -> Iterator[None]:
-    """While another process holds the file's write lock, no commit succeeds."""
-    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
-
-
-@contextlib.contextmanager
 def connections(server: Server, count: int) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(server.connect()) for _ in range(count)]
@@ -321,12 +312,10 @@ def test_backpressure(start: Start) -> None:
     server.put_up_fence()
     answers: dict[str, Answer] = {}
     with connections(server, 24) as opened:
-        with held_up(server.store):
+        with store_held(server.store):
             for number, connection in enumerate(opened):
                 message_id = f"burst-{number}"
-                body = json.dumps(
-                    push_body({"service": message_id, "timestamp": T0}, message_id=message_id)
-                ).encode()
+                body = push_bytes({"service": message_id, "timestamp": T0}, message_id=message_id)
                 head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
                 connection.sendall(head.encode() + body)
             began = time.monotonic()

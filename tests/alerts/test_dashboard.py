@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import time
@@ -10,13 +9,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from millpond import settings
 from millpond.alerts.signals import COUNTERS, GAUGES
 from millpond.http import server
 from millpond.http.bodies import Bodies
-from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
 from tests.alerts.tools import ROOT, RULES, unreadable
+from tests.common.rig import Rig
 
 DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "millpond.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -26,7 +24,7 @@ _NAME = re.compile(r"\bmillpond_\w+")
 
 def exported() -> set[str]:
     """The names of a service's metrics, and of the parts of its histograms."""
-    service = Service(settings.load({"STORE": "memory"}), MemoryStore(), io.BytesIO())
+    service = Rig(MemoryStore()).service
     server.watch_http(service.metrics, set(), Bodies(1, time.monotonic))
     # Otherwise left out until the store was asked for the first time.
     service.monitor.history.letters = 0

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.acceptance.support import Server, Start, starting
 from tests.browser.dashboard import WIDE, Dashboard, Open, launched
 
 
@@ -16,19 +15,6 @@ from tests.browser.dashboard import WIDE, Dashboard, Open, launched
 def browser() -> Iterator[Browser]:
     with launched() as browser:
         yield browser
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Start servers, each on a store of its own unless `folder` names one; all are killed at the end."""
-    with starting(lambda: tmp_path_factory.mktemp("store")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def server(start: Start) -> Server:
-    """A server with default settings, shared by a module."""
-    return start()
 
 
 @pytest.fixture

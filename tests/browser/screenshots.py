@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import PHONE, Open
 from tests.browser.test_letters import MENDED, lose
 from tests.browser.traffic import Platform, send, wave
+from tests.common.server import Server, Start
 
 FOLDER = Path(os.environ.get("MILLPOND_SCREENSHOTS", Path(__file__).parents[2] / "docs" / "images"))
 LIVELY_S = 165

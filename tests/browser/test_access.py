@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import FOREIGN_NAME, Open
+from tests.common.server import Server, Start
 
 TOKEN = "let-me-in"  # noqa: S105 - of this test's own server
 REFUSED = "status of (401|403|503)"

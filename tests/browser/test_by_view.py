@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import PHONE, Dashboard, Open
 from tests.browser.test_looks import FAINT
 from tests.browser.traffic import Message as Sent
 from tests.browser.traffic import ago, send, service
+from tests.common.server import Server, Start
 
 DESK = (1360, 900)
 # Where pictures of the panel are put, if anybody wants to look at them.

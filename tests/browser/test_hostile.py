@@ -8,9 +8,10 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Dialog, expect
 
-from tests.acceptance.support import Server, Start, push_body
 from tests.browser.dashboard import PHONE, WIDE, Open
 from tests.browser.traffic import ago
+from tests.common.push import push_body
+from tests.common.server import Server, Start
 
 STRUCK = "window.struck=1"
 IMAGE = f'<img src=x onerror="{STRUCK}">'

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import Dashboard, Open, wait_until
 from tests.browser.traffic import Platform, ago, send, service
+from tests.common.server import Server, Start
 
 # How the element that has the focus is marked, or the one around it that stands for it.
 FOCUS = """() => {

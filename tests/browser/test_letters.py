@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.acceptance.support import Server, Start, push_body
 from tests.browser.dashboard import Dashboard, Open, wait_until
 from tests.browser.traffic import Platform, ago, send
+from tests.common.push import push_body
+from tests.common.server import Server, Start
 
 # Ticks whose topic nobody could find; once the subscription is mapped to one, each can be replayed.
 LOST = "projects/demo/subscriptions/lost-ticks"

@@ -9,9 +9,9 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import Open, numbers, wait_until
 from tests.browser.traffic import Platform, ago, send, service
+from tests.common.server import Server, Start
 
 CHANGES = """async () => {
   const { live } = await import("/static/live.js");

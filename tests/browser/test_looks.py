@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import PHONE, WIDE, Open
 from tests.browser.traffic import Platform, send
+from tests.common.server import Server, Start
 
 FIRST_VIEW_BYTES_MAX = 150_000
 PAGES = (

@@ -14,9 +14,9 @@ from millpond.core import timestamps
 from millpond.core.model import Put
 from millpond.dead_letters.store import StoredLetters
 from millpond.stores.sqlite.store import SqliteStore
-from tests.acceptance.support import Server, Start
 from tests.browser.dashboard import Open
 from tests.common.pond import Pond, delivery
+from tests.common.server import Server, Start
 
 MANY = 10_000
 _BATCH = 1_000

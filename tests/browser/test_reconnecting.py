@@ -6,9 +6,9 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.acceptance.support import Start
 from tests.browser.dashboard import Open
 from tests.browser.traffic import ago, service
+from tests.common.server import Start
 
 
 def test_a_server_that_is_killed_and_comes_back(start: Start, look: Open, tmp_path: Path) -> None:

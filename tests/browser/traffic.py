@@ -12,7 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.acceptance.support import Server, push_body
+from tests.common.push import push_body
+from tests.common.server import Server
 
 SERVICES = {
     "api-gateway": ("2.14.1", "europe-west1"),

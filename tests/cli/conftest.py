@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Shell
 
 
 @pytest.fixture
@@ -19,5 +19,5 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.fixture
 def serve(shell: Shell) -> Serve:
-    """Start servers on the shell's store; whatever still runs is killed when the test is over."""
-    return lambda env=None: Server(shell, env)
+    """Start servers on the shell's store; all are killed when the test is over."""
+    return shell.serve

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.cli.shell import Ran, Shell
+from tests.cli.shell import Shell
 from tests.common.flow_runs import ready, statuses
+from tests.common.process import Ran
 
 RUN = {"runId": "r", "flowKey": "nightly", "steps": {"a": ready("GREET", "b"), "b": ready(name="Ada")}}
 OTHER = {**RUN, "flowKey": "weekly"}

@@ -10,36 +10,21 @@ import json
 import os
 import pty
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-START_S = 20.0
-COMMAND_S = 40.0
-# What the tests' own environment must not lend a command: everything else could be a setting.
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
+from tests.common.process import COMMAND_S, Ran, clean_environment, run
+from tests.common.server import Server
+
+Serve = Callable[..., Server]
 
 
 def command() -> list[str]:
     found = shutil.which("millpond", path=str(Path(sys.executable).parent))
     return [found] if found else [sys.executable, "-m", "millpond"]
-
-
-class Ran(NamedTuple):
-    """One finished command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output as exactly one JSON document."""
-        return json.loads(self.out)
 
 
 class Shell:
@@ -48,24 +33,12 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = folder / "var" / "millpond.db"
-        self.environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        self.environment["STORE"] = f"sqlite:{self.store}"
+        self.environment = clean_environment({"STORE": f"sqlite:{self.store}"})
         self._started: list[subprocess.Popen[bytes]] = []
+        self._servers = contextlib.ExitStack()
 
     def run(self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
-        done = subprocess.run(
-            [*command(), *arguments],
-            input=stdin,
-            capture_output=True,
-            check=False,
-            timeout=COMMAND_S,
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-        )
-        ran = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
-        # Whatever a test is about, no command may ever answer with a traceback.
-        assert "Traceback" not in ran.err, ran.err
-        return ran
+        return run([*command(), *arguments], self.folder, {**self.environment, **(env or {})}, stdin=stdin)
 
     def ok(self, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         ran = self.run(*arguments, stdin=stdin, env=env)
@@ -80,8 +53,14 @@ class Shell:
         self._started.append(process)
         return process
 
+    def serve(self, env: Mapping[str, str] | None = None) -> Server:
+        """Start a server on the shell's store."""
+        serve = [*command(), "serve", "--port", "0"]
+        return self._servers.enter_context(Server(self.folder, {**self.environment, **(env or {})}, serve))
+
     def close(self) -> None:
-        """End whatever a failed test left running, so that it disturbs no other."""
+        """End what the test left running, so that it disturbs no other."""
+        self._servers.close()
         for process in self._started:
             if process.poll() is None:
                 process.kill()
@@ -113,44 +92,6 @@ class Shell:
         raw = [line if isinstance(line, bytes) else _text(line).encode() for line in lines]
         (self.folder / name).write_bytes(b"".join(line + b"\n" for line in raw))
         return name
-
-
-class Server:
-    """`millpond serve` on a free port, its standard output in a file."""
-
-    def __init__(self, shell: Shell, env: Mapping[str, str] | None = None) -> None:
-        self.log = shell.folder / "serve.log"
-        self._began_at = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as log:
-            self.process = shell.start(
-                "serve", "--port", "0", env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
-        self.url = self._wait_for_url()
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            assert self.process.wait(timeout=10) == 0
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-    def _wait_for_url(self) -> str:
-        give_up_at = time.monotonic() + START_S
-        while time.monotonic() < give_up_at:
-            for line in self.log.read_bytes()[self._began_at :].decode().splitlines():
-                if line.startswith("Millpond ") and " serves " in line:
-                    return line.split(" serves ")[1].split(" ")[0]
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.02)
-        self.kill()
-        raise AssertionError(f"the server did not start: {self.log.read_text()}")
-
-
-Serve = Callable[..., Server]
 
 
 def _text(line: Any) -> str:

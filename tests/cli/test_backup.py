@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import signal
 import subprocess
 import threading
 import time
-import urllib.request
-from pathlib import Path
-from typing import Any
 
 import apsw
 import pytest
 
-from tests.cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.server import Server
+from tests.common.sqlite_files import message_ids
 
 T0 = "2026-01-08T12:00:00Z"
 PATIENCE_S = 20.0
 
 
-def push(url: str, number: int) -> int:
+def push(server: Server, number: int) -> int:
     data = {"service": f"s{number % 50}", "status": "ok", "timestamp": f"2026-01-08T12:{number % 60:02}:00Z"}
-    message = {
-        "data": base64.b64encode(json.dumps({**data, "n": number, "text": "x" * 2_000}).encode()).decode(),
-        "messageId": f"b-{number}",
-        "publishTime": T0,
-        "attributes": {"topic": "system.events"},
-    }
-    body = json.dumps({"message": message, "subscription": "s"}).encode()
-    request = urllib.request.Request(f"{url}/pubsub/push", data=body, headers={"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return int(answer.status)
+    sent = {**data, "n": number, "text": "x" * 2_000}
+    return server.send(sent, message_id=f"b-{number}", topic="system.events").status
 
 
 class Pusher(threading.Thread):
@@ -40,13 +29,13 @@ class Pusher(threading.Thread):
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
-        self._url = server.url
+        self._server = server
         self.acknowledged = 0
         self.enough = threading.Event()
 
     def run(self) -> None:
         while not self.enough.is_set() and self.acknowledged < 5_000:
-            assert push(self._url, self.acknowledged) == 200
+            assert push(self._server, self.acknowledged) == 200
             self.acknowledged += 1
 
     def wait_for(self, count: int) -> None:
@@ -62,18 +51,6 @@ class Pusher(threading.Thread):
         assert not self.is_alive()
 
 
-def ids_in(path: Path) -> set[str]:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    found = {row[0] for row in connection.execute("SELECT message_id FROM events")}
-    connection.close()
-    return found
-
-
-def fetch(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
-
-
 def test_a_backup_under_way_of_a_server_that_serves(shell: Shell, serve: Serve) -> None:
     """Everything acknowledged before it began is in the copy; the copy serves; the server has lost nothing."""
     server = serve()
@@ -85,7 +62,7 @@ def test_a_backup_under_way_of_a_server_that_serves(shell: Shell, serve: Serve) 
         before = pusher.acknowledged
         report = shell.ok("backup", name, "--json").json
         after = pusher.acknowledged
-        copied = ids_in(shell.folder / name)
+        copied = message_ids(shell.folder / name)
         assert {f"b-{n}" for n in range(before)} <= copied
         # One more may have been committed and not yet acknowledged.
         assert copied <= {f"b-{n}" for n in range(after + 1)}
@@ -95,14 +72,14 @@ def test_a_backup_under_way_of_a_server_that_serves(shell: Shell, serve: Serve) 
     assert copies[0] < copies[1]
     pusher.wait_for(pusher.acknowledged + 50)
     pusher.end()
-    server.stop()
-    assert {f"b-{n}" for n in range(pusher.acknowledged)} == ids_in(shell.store)
+    assert server.terminate() == 0
+    assert {f"b-{n}" for n in range(pusher.acknowledged)} == message_ids(shell.store)
     of_copy = {"STORE": f"sqlite:{shell.folder / 'one.db'}"}
     served = serve(of_copy)
-    assert fetch(f"{served.url}/api/stats")["total"] == len(copies[0])
-    assert push(served.url, 999_999) == 200
-    assert fetch(f"{served.url}/api/stats")["total"] == len(copies[0]) + 1
-    served.stop()
+    assert served.get("/api/stats").json["total"] == len(copies[0])
+    assert push(served, 999_999) == 200
+    assert served.get("/api/stats").json["total"] == len(copies[0]) + 1
+    assert served.terminate() == 0
     assert list(shell.folder.glob("*.partial*")) == []
 
 
@@ -110,8 +87,8 @@ def fill(serve: Serve) -> None:
     """Three messages, and the server that took them is gone."""
     server = serve()
     for number in range(3):
-        push(server.url, number)
-    server.stop()
+        push(server, number)
+    assert server.terminate() == 0
 
 
 def test_the_report_says_what_to_do_with_it(shell: Shell, serve: Serve) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from millpond.cli.root import COMMANDS, cli
-from tests.cli.shell import Ran, Serve, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.process import Ran
 
 DLQ = ("list", "show", "replay", "purge")
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.server import Server
 
 EVENT = '{"service": "api", "status": "ok", "timestamp": "2026-01-08T12:00:00Z"}'
 
@@ -57,7 +58,7 @@ def test_without_a_server_nothing_changes(shell: Shell, serve: Serve) -> None:
     report = shell.ok("doctor", "--json").json
     assert (report["problems"], states(report)["store"]) == (0, {"warning"})
     assert contents(shell.folder) == {}
-    served(shell, serve).stop()
+    assert served(shell, serve).terminate() == 0
     before = contents(shell.folder)
     shell.ok("doctor")
     assert contents(shell.folder) == before
@@ -78,7 +79,7 @@ def test_a_server_that_hangs(shell: Shell, serve: Serve) -> None:
 
 def test_a_damaged_store(shell: Shell, serve: Serve) -> None:
     """The page of a table is no page any more."""
-    served(shell, serve).stop()
+    assert served(shell, serve).terminate() == 0
     content = bytearray(shell.store.read_bytes())
     content[4096:4200] = b"\xff" * 104
     shell.store.write_bytes(content)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cli.shell import Server, Shell
+from tests.cli.shell import Shell
+from tests.common.server import Server
 
 EVENT = {"service": "api", "status": "ok", "version": "1", "timestamp": "2026-01-08T12:00:00Z"}
 SIGNAL = {"signalId": "s1", "symbol": "SPY", "action": "buy", "decisionAt": "2026-01-08T12:00:00Z"}
@@ -25,7 +24,7 @@ class Pond(Shell):
 @pytest.fixture(scope="module")
 def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pond]:
     pond = Pond(Path(tmp_path_factory.mktemp("pond")))
-    pond.server = Server(pond)
+    pond.server = pond.serve()
     newer = {**EVENT, "status": "degraded", "timestamp": "2026-01-08T12:05:00Z"}
     pond.ok("publish", "--topic", "system.events", "--data", json.dumps(newer), "--message-id", "m-new")
     pond.ok("publish", "--topic", "system.events", "--data", json.dumps(EVENT), "--message-id", "m-old")
@@ -34,11 +33,6 @@ def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pond]:
     pond.ok("publish", "--topic", "trade-signals", "--data", json.dumps(later), "--message-id", "s-sell")
     yield pond
     pond.close()
-
-
-def fetch(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
 
 
 def test_publish_answers_as_the_server_did(pond: Pond) -> None:
@@ -88,7 +82,7 @@ def test_publish_exits_with_1_when_refused(pond: Pond) -> None:
 
 def test_get_equals_the_http_api(pond: Pond) -> None:
     """`get --json` and GET /api/docs/… are the same document, however the path is written."""
-    over_http = fetch(f"{pond.server.url}/api/docs/ops_services/dev__api")
+    over_http = pond.server.get("/api/docs/ops_services/dev__api").json
     assert over_http["data"]["status"] == "degraded"
     assert pond.ok("get", "ops_services/dev__api", "--json").json == over_http
     assert pond.ok("get", "ops_services", "dev__api", "--json").json == over_http
@@ -111,8 +105,8 @@ def test_get_of_nothing_exits_with_1(pond: Pond) -> None:
 
 def test_ls_equals_the_http_api(pond: Pond) -> None:
     """Collections, pages and where the next page starts are the same as over HTTP."""
-    assert pond.ok("ls", "--json").json == fetch(f"{pond.server.url}/api/collections")
-    over_http = fetch(f"{pond.server.url}/api/docs/ops_services?limit=1")
+    assert pond.ok("ls", "--json").json == pond.server.get("/api/collections").json
+    over_http = pond.server.get("/api/docs/ops_services?limit=1").json
     first = pond.ok("ls", "ops_services", "--limit", "1", "--json").json
     assert first == over_http
     rest = pond.ok("ls", "ops_services", "--after", first["next"], "--json").json
@@ -180,7 +174,7 @@ def test_why_of_an_event_that_one_view_did_not_want(pond: Pond) -> None:
 
 def test_why_equals_the_http_api(pond: Pond) -> None:
     """`why --json` is what GET /api/why/… answers."""
-    assert pond.ok("why", "m-old", "--json").json == fetch(f"{pond.server.url}/api/why/m-old")
+    assert pond.ok("why", "m-old", "--json").json == pond.server.get("/api/why/m-old").json
 
 
 def test_why_of_an_unknown_id_exits_with_1(pond: Pond) -> None:

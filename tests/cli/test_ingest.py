@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.server
 import json
@@ -15,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Serve, Shell
-
-PUBLISHED = "2026-01-08T12:00:00Z"
+from tests.common.push import PUBLISHED, push_body
 
 
 def short(number: int, **others: Any) -> dict[str, Any]:
@@ -25,10 +23,7 @@ def short(number: int, **others: Any) -> dict[str, Any]:
 
 
 def push(number: int) -> dict[str, Any]:
-    data = base64.b64encode(json.dumps(short(number)["data"]).encode()).decode()
-    attributes = {"topic": "system.events"}
-    message = {"data": data, "messageId": f"p{number}", "publishTime": PUBLISHED, "attributes": attributes}
-    return {"message": message, "subscription": "projects/x/subscriptions/y"}
+    return push_body(short(number)["data"], message_id=f"p{number}", topic="system.events")
 
 
 @pytest.fixture(params=["through the server", "without a server"])

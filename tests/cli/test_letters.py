@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Ran, Serve, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.process import Ran
 
 ORDERS = """
 from millpond import Latest

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from millpond.sse_client import EVENT_BYTES_MAX, LINE_BYTES_MAX, EventParser, ServerSentEvent, StreamEnded
-from tests.cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.server import Server
 
 PATIENCE_S = 20.0
 EVENT = {"service": "api", "status": "ok", "timestamp": "2026-01-08T12:05:00Z"}
@@ -115,7 +116,7 @@ def test_a_server_that_restarts_is_waited_for(shell: Shell, serve: Serve, pond: 
     tail = Tailing(shell).begun()
     publish(shell, "before")
     tail.wait_for(lambda: tail.lines)
-    pond.stop()
+    assert pond.terminate() == 0
     tail.wait_for(lambda: any("waiting for the server to come back" in note for note in tail.notes))
     # Two tries at least are made in vain.
     time.sleep(2.5)
@@ -213,7 +214,7 @@ def test_who_cannot_be_followed(shell: Shell, pond: Server) -> None:
         assert (ran.code, ran.out) == (code, ""), ran
         (line,) = ran.err.splitlines()
         assert words in line
-    pond.stop()
+    assert pond.terminate() == 0
     assert shell.run("tail", env={"PORT": "0"}).code == 3
 
 

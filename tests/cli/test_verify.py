@@ -11,7 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from tests.cli.shell import Serve, Server, Shell
+from tests.cli.shell import Serve, Shell
+from tests.common.server import Server
 
 ORDERS = """
 from millpond import Latest, Tally

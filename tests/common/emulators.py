@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import shutil
-import signal
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +16,7 @@ from millpond.core.errors import Unavailable
 from millpond.core.model import Put, Ref
 from millpond.stores.firestore.store import FirestoreStore
 from tests.common.needed import lacking
+from tests.common.process import Process, free_port
 
 START_S = 60.0
 MISSING = "needs Google's emulators"
@@ -40,24 +37,12 @@ def emulator(kind: str, folder: Path) -> Iterator[str]:
     """`firestore` or `pubsub`, running; its address as the client libraries' environment variables want it."""
     if shutil.which("gcloud") is None or shutil.which("java") is None:
         lacking(HOW_TO_GET, skipped_as=MISSING)
-    address = f"127.0.0.1:{free_port()}"
-    log = folder / f"{kind}.log"
-    with log.open("wb") as output:
-        # gcloud leaves its Java child behind when only gcloud is ended: so the group is.
-        process = subprocess.Popen(
-            [*_COMMANDS[kind], f"--host-port={address}"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        _wait_until_up(kind, address, process, log)
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    # gcloud leaves its Java child behind if only gcloud is ended: so the group is. It needs its own settings.
+    with Process([*_COMMANDS[kind], f"--host-port={address}"], folder, os.environ) as process:
+        process.wait_for_port(port, START_S)
         yield address
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def warm_up_firestore(address: str) -> None:
@@ -81,26 +66,3 @@ def warm_up_firestore(address: str) -> None:
         await store.close()
 
     asyncio.run(first_calls())
-
-
-def free_port() -> int:
-    """A port that stays free until it is used, seconds later.
-
-    Below those the system lends to outgoing connections: other tests make thousands of these at the same time.
-    """
-    while True:
-        # Not the shared generator: properties set its seed.
-        port = random.SystemRandom().randrange(15_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _wait_until_up(kind: str, address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    host, _, port = address.rpartition(":")
-    until = time.monotonic() + START_S
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"the {kind} emulator did not start:\n{log.read_text()}")

@@ -1,4 +1,4 @@
-"""A gRPC proxy of ours between a Firestore client and the emulator: passes bytes on, counts them, injects faults.
+"""A gRPC proxy between Firestore clients and the emulator: counts calls, reads and writes, and injects faults.
 
 Faults are chosen by database (`projects/P/databases/D`, which the client names with every call), so that many tests
 with a project each share one proxy. Connections can only be cut behind a `door`, a small TCP relay in front of the
@@ -13,11 +13,12 @@ import socket
 import struct
 import threading
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, NoReturn, Self
 
 import grpc
+import msgspec
 from google.cloud.firestore_v1.types import BatchGetDocumentsResponse, CommitResponse, RunQueryResponse
 from grpc import StatusCode
 
@@ -63,16 +64,24 @@ class Fault:
         return True
 
 
-class Counts:
-    """What one database was asked for."""
+class Counts(msgspec.Struct):
+    """What one database was asked for, as Firestore bills: documents that do not exist count as read."""
 
-    def __init__(self) -> None:
-        # Calls that arrived, by method.
-        self.calls: Counter[str] = Counter()
-        # Documents in answers of the emulator, found or missing.
-        self.documents_read = 0
-        # Writes the emulator applied.
-        self.writes = 0
+    # Calls that arrived, by method.
+    calls: dict[str, int] = msgspec.field(default_factory=Counter)
+    # Documents in answers of the emulator, found or missing.
+    reads: int = 0
+    # Writes the emulator applied.
+    writes: int = 0
+
+    @property
+    def rpcs(self) -> int:
+        return sum(self.calls.values())
+
+    def since(self, earlier: Counts) -> Counts:
+        calls = Counter(self.calls)
+        calls.subtract(earlier.calls)
+        return Counts(+calls, self.reads - earlier.reads, self.writes - earlier.writes)
 
     def add_answer(self, method: str, answer: bytes) -> None:
         kind = _ANSWERS.get(method)
@@ -82,9 +91,10 @@ class Counts:
         if method == COMMIT:
             self.writes += len(message.write_results)
         elif method == READ:
-            self.documents_read += message.WhichOneof("result") is not None
+            # An answer may also carry nothing but the id of a new transaction.
+            self.reads += message.WhichOneof("result") is not None
         else:
-            self.documents_read += message.HasField("document")
+            self.reads += message.HasField("document")
 
 
 class FirestoreProxy:
@@ -125,6 +135,12 @@ class FirestoreProxy:
     def address(self) -> str:
         """Without a relay: nothing can be cut here, and nothing is slower than it must be."""
         return f"127.0.0.1:{self.port}"
+
+    def total(self) -> Counts:
+        """All databases together, so far."""
+        calls = sum((Counter(one.calls) for one in self.counts.values()), Counter())
+        reads, writes = (sum(getattr(one, name) for one in self.counts.values()) for name in ("reads", "writes"))
+        return Counts(calls, reads, writes)
 
     async def open_door(self) -> str:
         """One more address, whose connections nobody else shares."""
@@ -236,19 +252,9 @@ async def _until_first(*pumps: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def total(counts: Iterable[Counts]) -> Counts:
-    """Several databases together."""
-    everything = Counts()
-    for one in counts:
-        everything.calls += one.calls
-        everything.documents_read += one.documents_read
-        everything.writes += one.writes
-    return everything
-
-
 @contextlib.contextmanager
 def running_proxy(upstream: str) -> Iterator[FirestoreProxy]:
-    """A proxy on a thread and an event loop of its own, for whoever has none: benchmarks, tests of processes."""
+    """A proxy on a thread and an event loop of its own, for benchmarks and tests of processes."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="firestore-proxy")
     thread.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from millpond import Event, Tally
@@ -65,14 +65,20 @@ class Orders(Tally):
         return {"count": current.get("count", 0) + 1, "sum": current.get("sum", 0) + event.require("amount")}
 
 
+def named(views: Iterable[View]) -> list[View]:
+    """The views, each with the name that loading it would give it."""
+    chosen = list(views)
+    for view in chosen:
+        view.name = view.name or view.collection
+    return chosen
+
+
 class Pond:
     """Documents in a dict; `versions` grow store-wide, as on every store."""
 
     def __init__(self, views: Sequence[View] | None = None, **environment: str) -> None:
         self.settings = settings_module.load(environment)
-        chosen = load_views(self.settings) if views is None else list(views)
-        for view in chosen:
-            view.name = view.name or view.collection
+        chosen = load_views(self.settings) if views is None else named(views)
         self.router = Router(chosen, route_rules(self.settings))
         self.receipts = engine_rules(self.settings).receipts
         self.documents: dict[Ref, Snapshot] = {}

@@ -1,4 +1,4 @@
-"""A TCP relay in front of a server of somebody else's, whose network can be cut and mended at the same address."""
+"""A TCP relay in front of an emulator: the network can be cut, mended at the same address, or swallow all bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from tests.common.emulators import free_port
+from tests.common.process import free_port
 
 
 class Relay:
@@ -19,6 +19,7 @@ class Relay:
         self._port = free_port()
         self._listener: socket.socket | None = None
         self._sockets: list[socket.socket] = []
+        self._swallowed: set[socket.socket] = set()
         self.address = f"127.0.0.1:{self._port}"
         self.mend()
 
@@ -36,6 +37,10 @@ class Relay:
                 each.close()
         self._listener = None
 
+    def swallow(self) -> None:
+        """Connections made until now stay open, and nothing comes through."""
+        self._swallowed = set(self._sockets)
+
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -43,16 +48,16 @@ class Relay:
                 far = socket.create_connection(self._upstream)
                 self._sockets += [near, far]
                 for source, target in ((near, far), (far, near)):
-                    threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+                    threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
 
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while some := source.recv(65_536):
-            target.sendall(some)
-    for each in (source, target):
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+            while some := source.recv(65_536):
+                if source not in self._swallowed:
+                    target.sendall(some)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,9 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.stores.firestore.store import FirestoreStore
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
+
+# The fixture `run`: runs a coroutine to its end on the test's own event loop.
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def open_store(kind: str, request: pytest.FixtureRequest) -> StoreWithCatalog:

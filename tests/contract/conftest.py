@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
 
 from millpond.core.ports import StoreWithCatalog
-from tests.common.stores import open_store
-
-T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, T]], T]
+from tests.common.stores import Run, open_store
 
 
 @pytest.fixture(params=["memory", "sqlite", "firestore", "firestore with a prefix"])
-def store(request: pytest.FixtureRequest, run: Run[Any]) -> Iterator[StoreWithCatalog]:
+def store(request: pytest.FixtureRequest, run: Run) -> Iterator[StoreWithCatalog]:
     opened = open_store(request.param, request)
     yield opened
     run(opened.close())
-
-
-@pytest.fixture
-def run() -> Iterator[Run[Any]]:
-    """Run one coroutine to its end on the test's own event loop."""
-    with asyncio.Runner() as runner:
-        yield runner.run

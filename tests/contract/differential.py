@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Committed, Conflict, LogEntry, Ref, Snapshot, Version
 from millpond.core.ports import StoreWithCatalog
+from tests.common.stores import Run
 from tests.contract.writes import (
     EVENTS,
     LOGS,
@@ -34,7 +35,6 @@ from tests.contract.writes import (
     writes,
 )
 
-Run = Callable[[Any], Any]
 # One version per store.
 Versions = tuple[Version, ...]
 # Whole microseconds, as every version of Firestore is.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings as Settings  # noqa: N812 - a type here, as its name says
@@ -16,9 +15,8 @@ from millpond.stores.firestore.store import FirestoreStore
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.properties import examples
+from tests.common.stores import Run
 from tests.contract.differential import Side, StoresAgree
-
-Run = Callable[[Any], Any]
 
 
 def tell(run: Run, open_store: Callable[[str], StoreWithCatalog], name: str, settings: Settings) -> int:

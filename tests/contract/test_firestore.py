@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -34,9 +34,9 @@ from millpond.core.model import (
 from millpond.stores.firestore import log as firestore_log
 from millpond.stores.firestore.store import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
 from tests.common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
+from tests.common.stores import Run
 from tests.wire.onlooker import Onlooker
 
-Run = Callable[[Any], Any]
 A, B, C, D = (Ref("ponds", name) for name in "abcd")
 DEADLINE_S = 0.5
 AT_A_NANOSECOND = DatetimeWithNanoseconds(2026, 1, 8, 12, 0, 0, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
@@ -197,7 +197,7 @@ def test_the_culprits_cost_one_call_without_contents(fire: Firestore, run: Run) 
     fire.proxy.counts.clear()
     run(store.commit([Put(A, None, {}), Put(B, None, {})]))
     assert fire.counts.calls == {COMMIT: 1, READ: 1}
-    assert fire.counts.documents_read == 2
+    assert fire.counts.reads == 2
 
 
 def test_two_writers_at_once_lose_nothing(fire: Firestore, run: Run) -> None:

@@ -6,7 +6,6 @@ import fcntl
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.lock import StoreInUse, StoreLock, find_holder
 from millpond.stores.sqlite.store import SqliteStore
+from tests.common.stores import Run
 
-Run = Callable[[Any], Any]
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
 ENTRY = LogEntry(
     delivery=Delivery(message_id="m1", publish_time=1, data=b"{}"),

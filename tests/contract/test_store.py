@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,8 +26,8 @@ from millpond.core.model import (
 )
 from millpond.core.ports import StoreWithCatalog
 from millpond.stores.firestore.store import FirestoreStore
+from tests.common.stores import Run
 
-Run = Callable[[Any], Any]
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
 NOW = dt.datetime(2026, 1, 8, 12, 34, 56, 789_012, tzinfo=dt.UTC)
 

@@ -16,7 +16,7 @@ from millpond.core.view import Tally
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
-from tests.common.pond import NOW, SECOND
+from tests.common.pond import NOW, SECOND, named
 from tests.core.histories import Batch, user_views
 
 T = TypeVar("T")
@@ -93,9 +93,7 @@ class Mill:
 def _machinery(environment: tuple[tuple[str, str], ...]) -> tuple[Router, Receipts]:
     """What settings make: nothing in it changes, so every mill with the same settings may have the same."""
     settings = settings_module.load(dict(environment))
-    views = [*load_views(settings), *user_views()]
-    for view in views:
-        view.name = view.name or view.collection
+    views = named([*load_views(settings), *user_views()])
     return Router(views, route_rules(settings)), engine_rules(settings).receipts
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import contextlib
-import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from millpond.core import timestamps
 from millpond.core.model import Delivery
-from millpond.ingress.push import Headers, PushEndpoint
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import at, delivery, service, signal, tick
+from tests.common.rig import Rig
 from tests.crash.faulty_disk import FaultyDisk
 from tests.crash.recorder import sqlite_on
-from tests.crash.workload import STORE, Content, content_of, disagreements, service_on
+from tests.crash.workload import STORE, Content, content_of, disagreements
 
 FIRST = [
     service("f1", 0, "ok", ts=0),
@@ -44,28 +40,11 @@ SEVERAL = [
 Answers = list[tuple[int, dict[str, Any]]]
 
 
-class FailingPond:
+class FailingPond(Rig[SqliteStore]):
     def __init__(self, path: Path, disk: FaultyDisk, settings: Mapping[str, str]) -> None:
+        super().__init__(SqliteStore(path), **settings)
         self._path = path
         self.disk = disk
-        self.store = SqliteStore(path)
-        self.service = service_on(self.store, settings)
-        self._endpoint = PushEndpoint(self.service.engine, self.service.outcomes)
-
-    async def push(self, messages: list[Delivery]) -> Answers:
-        """All of them at once; status and answer of each."""
-        loop = asyncio.get_running_loop()
-        answered: list[asyncio.Future[tuple[int, dict[str, Any]]]] = []
-        for message in messages:
-            future: asyncio.Future[tuple[int, dict[str, Any]]] = loop.create_future()
-            answered.append(future)
-
-            def respond(status: int, _: Headers, body: bytes, future: Any = future) -> None:
-                future.set_result((status, json.loads(body)))
-
-            headers: Headers = [(b"content-type", b"application/json")]
-            self._endpoint.accept("POST", headers, _push_body(message), respond)
-        return list(await asyncio.gather(*answered))
 
     def content(self) -> Content:
         """What another process would see; it must be sound."""
@@ -100,7 +79,7 @@ async def failing_pond(
     if memory_pages is not None:
         pond.store._write_connection.execute(f"PRAGMA cache_size = {memory_pages}")
     try:
-        assert statuses(await pond.push(FIRST)) == {200}
+        assert statuses(await pond.push(*FIRST)) == {200}
         yield pond
     finally:
         disk.lift()
@@ -111,7 +90,7 @@ async def failing_pond(
 async def undisturbed(folder: Path, messages: list[Delivery]) -> Content:
     """What the store holds where nothing goes wrong."""
     async with failing_pond(folder) as pond:
-        assert statuses(await pond.push(messages)) == {200}
+        assert statuses(await pond.push(*messages)) == {200}
         return pond.content()
 
 
@@ -122,12 +101,3 @@ def statuses(answers: Answers) -> set[int]:
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
-
-
-def _push_body(message: Delivery) -> bytes:
-    inner = {
-        "messageId": message.message_id,
-        "publishTime": timestamps.to_text(message.publish_time),
-        "data": base64.b64encode(message.data or b"").decode(),
-    }
-    return json.dumps({"message": inner, "subscription": message.subscription}).encode()

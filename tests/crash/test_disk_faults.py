@@ -19,13 +19,14 @@ from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Delivery, Put, Ref
 from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import StoreCheck
-from proof.kills.server import Deliveries, Load, Server
+from proof.kills.client import Deliveries, Load
 from proof.kills.traffic import Traffic
 from tests.common.pond import NOW
+from tests.common.server import Server
 from tests.crash.failing_pond import NEWS, POISON, SEVERAL, failing_pond, statuses, undisturbed
 from tests.crash.faulty_disk import Fault, FaultyDisk
 from tests.crash.recorder import sqlite_on
-from tests.crash.workload import STORE, Content
+from tests.crash.workload import Content
 
 Row = tuple[str, type[apsw.Error]]
 FULL, FAILS = apsw.FullError, apsw.IOError
@@ -86,12 +87,12 @@ def test_a_store_that_may_not_grow_leaves_nothing(quick_folder: Path) -> None:
             connection = pond.store._write_connection
             pages = int(connection.execute("PRAGMA page_count").get)
             connection.execute(f"PRAGMA max_page_count = {pages + nth - 1}").fetchall()
-            answers = await pond.push(SEVERAL)
+            answers = await pond.push(*SEVERAL)
             connection.execute("PRAGMA max_page_count = 1000000").fetchall()
             refused = statuses(answers) == {503}
             if refused:
                 assert pond.content() == before, nth
-                answers = await pond.push(SEVERAL)
+                answers = await pond.push(*SEVERAL)
             assert statuses(answers) == {200}, (nth, answers)
             assert pond.content() == expected, nth
             return refused
@@ -108,13 +109,13 @@ def strike_all(folder: Path, fault: Fault, messages: list[Delivery], memory_page
         async with failing_pond(folder / f"{nth}", tries, memory_pages=memory_pages) as pond:
             before = pond.content()
             pond.disk.arm(fault, nth)
-            answers = await pond.push(messages)
+            answers = await pond.push(*messages)
             pond.disk.lift()
             if pond.disk.struck:
                 assert statuses(answers) == {503}, (nth, answers)
                 assert {(a["outcome"], a["reason"]) for _, a in answers} == {("retry", "store_unavailable")}
                 assert pond.content() == before, nth
-                answers = await pond.push(messages)
+                answers = await pond.push(*messages)
             assert statuses(answers) == {200}, (nth, answers)
             assert pond.content() == expected, nth
             return pond.disk.struck > 0
@@ -130,7 +131,7 @@ def test_a_fault_that_passes_is_not_noticed(quick_folder: Path, call: str, error
     async def fail(nth: int) -> bool:
         async with failing_pond(quick_folder / f"{nth}") as pond:
             pond.disk.arm(Fault(call, error), nth)
-            assert statuses(await pond.push(NEWS)) == {200}, nth
+            assert statuses(await pond.push(*NEWS)) == {200}, nth
             assert pond.content() == expected, nth
             return pond.disk.struck > 0
 
@@ -150,11 +151,11 @@ def test_a_failed_checkpoint_loses_nothing(
         async with failing_pond(quick_folder / f"{nth}", ONE_TRY, checkpoints=True) as pond:
             before = without_counter(pond.content())
             pond.disk.arm(Fault(call, error, lasting), nth)
-            answers = await pond.push(NEWS)
+            answers = await pond.push(*NEWS)
             pond.disk.lift()
             found = without_counter(pond.content())
             assert found == expected or (found == before and statuses(answers) == {503}), nth
-            assert statuses(await pond.push(NEWS)) == {200}
+            assert statuses(await pond.push(*NEWS)) == {200}
             assert without_counter(pond.content()) == expected, nth
             was_there.append(found == expected)
             return pond.disk.struck > 0
@@ -208,28 +209,21 @@ async def _leave_crashed(path: Path) -> None:
         file.write_bytes(content)
 
 
-def test_a_server_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
+async def test_a_server_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
     """A real server whose files may not grow answers 503 and loses nothing; with room again it takes everything."""
-
-    async def fill_and_lift() -> None:
-        traffic = Traffic(1, "room", NOW)
-        server = Server(tmp_path, ONE_TRY)
-        deliveries = Deliveries()
-        try:
-            port = await server.ready()
-            size = server.store.with_name(f"{STORE}-wal").stat().st_size
-            _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (size + 150_000, hard))
-            messages = [traffic.next_message() for _ in range(40)]
-            await Load(port, iter(messages), deliveries).run(connections=1)
-            assert 0 < len(deliveries.unacknowledged) < len(messages)
-            assert deliveries.unanswered == 0
-            assert StoreCheck(deliveries).check(server.store, whole=True) == []
-            resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
-            await Load(port, iter(deliveries.unacknowledged), deliveries).run(connections=1)
-            assert deliveries.unacknowledged == []
-            assert StoreCheck(deliveries).check(server.store, whole=True) == []
-        finally:
-            server.stop()
-
-    asyncio.run(fill_and_lift())
+    traffic = Traffic(1, "room", NOW)
+    deliveries = Deliveries()
+    with Server(tmp_path, ONE_TRY) as server:
+        pid = server.process.pid
+        size = server.store.with_name("millpond.db-wal").stat().st_size
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + 150_000, hard))
+        messages = [traffic.next_message() for _ in range(40)]
+        await Load(server.port, iter(messages), deliveries).run(connections=1)
+        assert 0 < len(deliveries.unacknowledged) < len(messages)
+        assert deliveries.unanswered == 0
+        assert StoreCheck(deliveries).check(server.store, whole=True) == []
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        await Load(server.port, iter(deliveries.unacknowledged), deliveries).run(connections=1)
+        assert deliveries.unacknowledged == []
+        assert StoreCheck(deliveries).check(server.store, whole=True) == []

@@ -18,11 +18,11 @@ from millpond.core.decode import decode_push
 from millpond.core.model import Result
 from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import CHANGED, LOST, WRONG, Fault, StoreCheck, changes, content_of, surprises
+from proof.kills.client import Answer, Deliveries
 from proof.kills.run import run_kills
-from proof.kills.server import Answer, Deliveries
 from proof.kills.traffic import Traffic
 from tests.common.pond import NOW
-from tests.crash.workload import service_on
+from tests.common.rig import Rig
 
 Doctoring = Callable[[apsw.Connection], Any]
 
@@ -54,13 +54,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Deliveries]:
     async def fill() -> None:
         traffic = Traffic(1, "m", NOW)
         messages = [traffic.next_message() for _ in range(1_000)]
-        pond = service_on(SqliteStore(path))
+        pond = Rig(SqliteStore(path), CONSUMER_QUEUE_SIZE="1000")
         for message in messages:
             deliveries.note_sent(message)
-        results = await asyncio.gather(*(pond.engine.handle(decode_push(message.body)) for message in messages))
+        results = await pond.send(*(decode_push(message.body) for message in messages))
         for message, result in zip(messages, results, strict=True):
             deliveries.note_answer(message, answer_of(result))
-        await pond.close()
+        await pond.service.close()
 
     asyncio.run(fill())
     return path, deliveries

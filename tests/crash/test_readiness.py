@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.event_streams import reading
-from tests.acceptance.support import Answer, Server, Start, starting
+from tests.common.server import Answer, Server
+from tests.common.waiting import eventually
 
 T0 = "2026-01-08T12:00:00Z"
 NOTICED_S = 12.0
@@ -19,14 +19,9 @@ NOTICED_S = 12.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    with starting(lambda: tmp_path) as start:
-        yield _start(start)
-
-
-def _start(start: Start) -> Server:
-    server = start(FIRESTORE_RETRY_MAX_ATTEMPTS="2")
-    assert send(server, "before").status == 200
-    return server
+    with Server(tmp_path, {"FIRESTORE_RETRY_MAX_ATTEMPTS": "2"}) as server:
+        assert send(server, "before").status == 200
+        yield server
 
 
 def send(server: Server, name: str) -> Answer:
@@ -46,13 +41,6 @@ def make_room(server: Server) -> None:
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + NOTICED_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-
-
 def test_a_full_disk(server: Server) -> None:
     """`/ready`, `/health` and the page's verdict follow the commits; `/live` does not: a restart would not help."""
     assert server.get("/ready").status == 200
@@ -65,7 +53,7 @@ def test_a_full_disk(server: Server) -> None:
         page.find("alerts")
         fill(server)
         assert send(server, "full").status == 503
-        until(lambda: server.get("/ready").status == 503, "it is still ready")
+        eventually(lambda: server.get("/ready").status == 503, NOTICED_S, "it is still ready")
         answer = server.get("/health")
         assert (answer.status, answer.json["status"], answer.json["reason"]) == (
             503,
@@ -74,16 +62,15 @@ def test_a_full_disk(server: Server) -> None:
         )
         assert server.get("/live").status == 200
         assert server.get("/api/stats").status == 200
-        until(lambda: verdict() == "critical", "the page does not say so")
+        eventually(lambda: verdict() == "critical", NOTICED_S, "the page does not say so")
         # Without traffic, for a while: reads go on succeeding, and must not make up for it.
         time.sleep(3)
         assert server.get("/ready").status == 503
         make_room(server)
-        until(lambda: server.get("/ready").status == 200, "it is not ready again")
-        until(lambda: verdict() == "ok", "the page does not say so")
+        eventually(lambda: server.get("/ready").status == 200, NOTICED_S, "it is not ready again")
+        eventually(lambda: verdict() == "ok", NOTICED_S, "the page does not say so")
     assert send(server, "full").status == 200
-    lines = [json.loads(line) for line in server.output if line.startswith("{")]
-    told = [(line["severity"], line["message"]) for line in lines if "ready" in line["message"]]
+    told = [(line["severity"], line["message"]) for line in server.log_lines if "ready" in line["message"]]
     assert told == [
         ("INFO", "ready"),
         ("ERROR", "the store fails every call: not ready"),

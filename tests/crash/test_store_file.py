@@ -17,7 +17,7 @@ import pytest
 from millpond.core.errors import StoreFileGone, Unavailable
 from millpond.core.model import Committed, Put, Ref
 from millpond.stores.sqlite.store import SqliteStore
-from tests.acceptance.support import Answer, Server, Start, starting
+from tests.common.server import Answer, Server, Start, starting
 from tests.crash.recorder import sqlite_on
 
 NOTICED_S = 5.0
@@ -159,20 +159,16 @@ def test_a_file_that_goes_during_a_commit(tmp_path: Path) -> None:
         disk.unregister()
 
 
-def test_a_name_that_cannot_be_looked_at_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_name_that_cannot_be_looked_at_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a commit is not acknowledged either, but the next one may be."""
-
-    async def run() -> None:
-        store = SqliteStore(tmp_path / "pond.db")
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "stat", _refuse)
-            with pytest.raises(Unavailable) as raised:
-                await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})])
-            assert not isinstance(raised.value, StoreFileGone)
-        assert isinstance(await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})]), Committed)
-        await store.close()
-
-    asyncio.run(run())
+    store = SqliteStore(tmp_path / "pond.db")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", _refuse)
+        with pytest.raises(Unavailable) as raised:
+            await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})])
+        assert not isinstance(raised.value, StoreFileGone)
+    assert isinstance(await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})]), Committed)
+    await store.close()
 
 
 def test_a_restart_heals_it(start: Start, tmp_path: Path) -> None:

@@ -6,20 +6,17 @@ Everything in the store is compared, byte by byte: documents, receipts, the log,
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
-from millpond import settings as settings_module
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Write
-from millpond.core.ports import StoreWithCatalog
-from millpond.service.service import Service
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import NOW, SECOND, at, delivery, service, signal, tick
+from tests.common.rig import Rig
 from tests.crash.recorder import Acknowledged, RecordingDisk
 
 STORE = "pond.db"
@@ -61,19 +58,6 @@ class WatchedStore(SqliteStore):
         self._disk.journal.append(Acknowledged(content_of(self._look_connection)))
 
 
-def service_on(
-    store: StoreWithCatalog, environment: Mapping[str, str] | None = None, clock: Callable[[], int] = lambda: NOW
-) -> Service:
-    """A service with quick retries."""
-    quick = {
-        "STORE": "memory",
-        "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.001",
-        "FIRESTORE_RETRY_MAX_BACKOFF_S": "0.002",
-        "CONSUMER_QUEUE_SIZE": "1000",
-    }
-    return Service(settings_module.load({**quick, **(environment or {})}), store, io.BytesIO(), wall_clock=clock)
-
-
 def batches() -> list[list[Delivery]]:
     """Messages that arrive together: news, copies, stale ones, poison, one that changes nothing, one big."""
     made: list[list[Delivery]] = []
@@ -105,12 +89,12 @@ def record(path: Path, disk: RecordingDisk, synchronous: str) -> None:
         arriving = batches()
         for part in (arriving[:14], arriving[14:]):
             store = WatchedStore(path, disk, synchronous)
-            pond = service_on(store, clock=_clock())
+            pond = Rig(store, None, _clock(), CONSUMER_QUEUE_SIZE="1000")
             for batch in part:
-                results = await asyncio.gather(*(pond.engine.handle(message) for message in batch))
+                results = await pond.send(*batch)
                 assert all(result.settled for result in results), results
             assert await store.sweep(0, NOW + 5 * SECOND) > 0
-            await pond.close()
+            await pond.service.close()
 
     asyncio.run(work())
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from millpond.core.model import Outcome, Ref, Result
 from millpond.dead_letters.filter import REPLAYED, LetterFilter, ReplayState, only, state_of
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery
 from tests.common.properties import examples
+from tests.common.rig import Bench
 
 NEVER, SUCCEEDED, FAILED = ReplayState.NEVER, ReplayState.SUCCEEDED, ReplayState.FAILED
 BURIED = {"reason": "invalid_event", "view": None, "topic": "ticks", "replays": 0}

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from millpond import settings as settings_module
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS
 from millpond.core.errors import Unavailable
@@ -24,11 +22,11 @@ from millpond.core.model import Committed, Conflict, Delete, Delivery, LogEntry,
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.store import PARTS_OUTLIVE_US, StoredLetters
-from millpond.service.service import Service
+from tests.common.faulty_store import StoreAround
 from tests.common.pond import NOW
-from tests.common.stores import open_store
+from tests.common.rig import Rig
+from tests.common.stores import Run, open_store
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
 Meanwhile = Callable[[], Awaitable[None]]
 # No JSON, and nothing that can be compressed into one document.
 BIG = Delivery(
@@ -39,18 +37,15 @@ KEPT_US = 14 * timestamps.DAY_US
 EARLY, LATE = "before the plan", "before the commit"
 
 
-class Interrupted:
+class Interrupted(StoreAround):
     """A store in which something happens right before the next commit of a letter, or of a log line alone."""
 
     def __init__(self, store: StoreWithCatalog) -> None:
-        self._store = store
+        super().__init__(store)
         self.meanwhile: Meanwhile | None = None
         # Requests that are still on their way after their sender has given up.
         self.held_up: list[tuple[Sequence[Write], Sequence[LogEntry]]] = []
         self.hold_up = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         if any(isinstance(write, Put) and write.ref == LETTER for write in writes) or (log and not writes):
@@ -61,7 +56,7 @@ class Interrupted:
                 self.hold_up = False
                 self.held_up.append((writes, log))
                 raise Unavailable("no answer", code="DEADLINE_EXCEEDED")
-        return await self._store.commit(writes, log)
+        return await self.inner.commit(writes, log)
 
 
 class Slow:
@@ -82,18 +77,15 @@ class Slow:
         pass
 
 
-class Pond:
+class Pond(Rig[Interrupted]):
     """One instance of the service. Others on the same store are other instances."""
 
     def __init__(self, store: StoreWithCatalog) -> None:
-        self.now = NOW
-        self.store = Interrupted(store)
-        settings = settings_module.load(
-            {"POISON_POLICY": "park", "EVENT_LOG": "on", "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.01"}
-        )
-        keep = round(settings.letter_ttl_days * timestamps.DAY_US)
+        patient = {"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.01", "FIRESTORE_RETRY_MAX_BACKOFF_S": "2"}
+        super().__init__(Interrupted(store), POISON_POLICY="park", EVENT_LOG="on", **patient)
+        keep = round(self.settings.letter_ttl_days * timestamps.DAY_US)
         self.slow = Slow(StoredLetters(self.store, keep=keep, wall_clock=lambda: self.now))
-        self.service = Service(settings, self.store, io.BytesIO(), lambda: self.now, dead_letter_sink=self.slow)
+        self.bury_in(self.slow)
 
     def interrupt(self, when: str, meanwhile: Meanwhile) -> None:
         """Let it happen to the next delivery that is buried: before it is planned, or right before its commit."""
@@ -121,14 +113,7 @@ class Pond:
             pass
 
     async def close(self) -> None:
-        await self.service.engine.drain()
-        self.service.log.close()
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    with asyncio.Runner() as runner:
-        yield runner.run
+        await self.__aexit__()
 
 
 @pytest.fixture(params=["memory", "sqlite", "firestore"])
@@ -164,178 +149,136 @@ async def is_right(pond: Pond, outcome: Outcome, when: str) -> bool:
 @pytest.mark.parametrize("when", [EARLY, LATE])
 @pytest.mark.parametrize("attempt", [None, 2], ids=["the same bytes", "other bytes"])
 @pytest.mark.parametrize("instances", [1, 2])
-def test_the_letter_a_redelivery_found_is_purged(
-    run: Run, store: StoreWithCatalog, instances: int, attempt: int | None, when: str
+async def test_the_letter_a_redelivery_found_is_purged(
+    store: StoreWithCatalog, instances: int, attempt: int | None, when: str
 ) -> None:
     """The second delivery stored no parts of its own, and those it counted on are gone."""
-
-    async def scenario() -> None:
-        async with ponds(store, 2) as (one, other):
-            assert await one.bury() is Outcome.POISON
-            one.interrupt(when, (one, other)[instances - 1].purge)
-            outcome = await one.bury(msgspec.structs.replace(BIG, attempt=attempt))
-            assert await is_right(one, outcome, when)
-            await until_buried(one)
-
-    run(scenario())
+    async with ponds(store, 2) as (one, other):
+        assert await one.bury() is Outcome.POISON
+        one.interrupt(when, (one, other)[instances - 1].purge)
+        outcome = await one.bury(msgspec.structs.replace(BIG, attempt=attempt))
+        assert await is_right(one, outcome, when)
+        await until_buried(one)
 
 
 @pytest.mark.parametrize("when", [EARLY, LATE])
 @pytest.mark.parametrize("attempt", [None, 2], ids=["the same bytes", "other bytes"])
-def test_two_deliveries_at_once_and_the_first_letter_is_purged(
-    run: Run, store: StoreWithCatalog, attempt: int | None, when: str
+async def test_two_deliveries_at_once_and_the_first_letter_is_purged(
+    store: StoreWithCatalog, attempt: int | None, when: str
 ) -> None:
     """The purge must not take along parts that the other delivery has stored for itself."""
+    async with ponds(store, 2) as (one, other):
 
-    async def scenario() -> None:
-        async with ponds(store, 2) as (one, other):
+        async def buried_and_purged() -> None:
+            assert await other.bury(msgspec.structs.replace(BIG, attempt=attempt)) is Outcome.POISON
+            await other.purge()
 
-            async def buried_and_purged() -> None:
-                assert await other.bury(msgspec.structs.replace(BIG, attempt=attempt)) is Outcome.POISON
-                await other.purge()
-
-            one.interrupt(when, buried_and_purged)
-            assert await one.bury() is Outcome.POISON
-            assert await one.opens()
-
-    run(scenario())
+        one.interrupt(when, buried_and_purged)
+        assert await one.bury() is Outcome.POISON
+        assert await one.opens()
 
 
 @pytest.mark.parametrize("when", [EARLY, LATE])
-def test_the_letter_a_redelivery_found_expires(run: Run, store: StoreWithCatalog, when: str) -> None:
+async def test_the_letter_a_redelivery_found_expires(store: StoreWithCatalog, when: str) -> None:
     """And is swept with its parts: what it held is held by nothing."""
-
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            assert await pond.bury() is Outcome.POISON
-            pond.now += KEPT_US - 1
-            swept_at = pond.now + 1 + PARTS_OUTLIVE_US
-            pond.interrupt(when, lambda: pond.sweep_at(swept_at))
-            assert await is_right(pond, await pond.bury(), when)
-            await until_buried(pond)
-
-    run(scenario())
+    async with ponds(store) as pond:
+        assert await pond.bury() is Outcome.POISON
+        pond.now += KEPT_US - 1
+        swept_at = pond.now + 1 + PARTS_OUTLIVE_US
+        pond.interrupt(when, lambda: pond.sweep_at(swept_at))
+        assert await is_right(pond, await pond.bury(), when)
+        await until_buried(pond)
 
 
-def test_the_parts_of_a_delivery_expire_before_its_commit(run: Run, store: StoreWithCatalog) -> None:
+async def test_the_parts_of_a_delivery_expire_before_its_commit(store: StoreWithCatalog) -> None:
     """An instance that stood still for as long as letters are kept acknowledges nothing with what it stored."""
-
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            pond.interrupt(EARLY, lambda: pond.sweep_at(NOW + KEPT_US + PARTS_OUTLIVE_US))
-            assert await pond.bury() is Outcome.RETRY
-            pond.interrupt(LATE, lambda: pond.sweep_at(pond.now + KEPT_US + PARTS_OUTLIVE_US))
-            assert await pond.bury() is Outcome.RETRY
-            await until_buried(pond)
-
-    run(scenario())
+    async with ponds(store) as pond:
+        pond.interrupt(EARLY, lambda: pond.sweep_at(NOW + KEPT_US + PARTS_OUTLIVE_US))
+        assert await pond.bury() is Outcome.RETRY
+        pond.interrupt(LATE, lambda: pond.sweep_at(pond.now + KEPT_US + PARTS_OUTLIVE_US))
+        assert await pond.bury() is Outcome.RETRY
+        await until_buried(pond)
 
 
 @pytest.mark.parametrize("when", [EARLY, LATE])
 @pytest.mark.parametrize("instances", [1, 2])
-def test_a_letter_is_purged_while_its_replay_is_buried_again(
-    run: Run, store: StoreWithCatalog, instances: int, when: str
+async def test_a_letter_is_purged_while_its_replay_is_buried_again(
+    store: StoreWithCatalog, instances: int, when: str
 ) -> None:
     """A replay that says `poison` says that the letter is there."""
-
-    async def scenario() -> None:
-        async with ponds(store, 2) as (one, other):
-            assert await one.bury() is Outcome.POISON
-            one.interrupt(when, (one, other)[instances - 1].purge)
-            result = await one.service.replay_letter(LETTER.id)
-            assert result is not None
-            assert await is_right(one, result.outcome, when)
-            await until_buried(one)
-
-    run(scenario())
+    async with ponds(store, 2) as (one, other):
+        assert await one.bury() is Outcome.POISON
+        one.interrupt(when, (one, other)[instances - 1].purge)
+        result = await one.service.replay_letter(LETTER.id)
+        assert result is not None
+        assert await is_right(one, result.outcome, when)
+        await until_buried(one)
 
 
-def test_a_commit_that_arrives_after_the_purge_stores_nothing(run: Run, store: StoreWithCatalog) -> None:
+async def test_a_commit_that_arrives_after_the_purge_stores_nothing(store: StoreWithCatalog) -> None:
     """Its sender gave it up and sent it again; that one was stored, acknowledged, and the letter purged."""
-
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            pond.store.hold_up = True
-            assert await pond.bury() is Outcome.POISON
-            assert await pond.opens()
-            await pond.purge()
-            ((writes, log),) = pond.store.held_up
-            assert isinstance(await store.commit(writes, log), Conflict)
-            assert not await pond.opens()
-
-    run(scenario())
+    async with ponds(store) as pond:
+        pond.store.hold_up = True
+        assert await pond.bury() is Outcome.POISON
+        assert await pond.opens()
+        await pond.purge()
+        ((writes, log),) = pond.store.held_up
+        assert isinstance(await store.commit(writes, log), Conflict)
+        assert not await pond.opens()
 
 
-def test_opening_a_letter_while_it_is_purged_finds_none(run: Run, store: StoreWithCatalog) -> None:
+async def test_opening_a_letter_while_it_is_purged_finds_none(store: StoreWithCatalog) -> None:
     """Not an error: whoever asked a moment later would be told the same."""
+    async with ponds(store) as pond:
+        assert await pond.bury() is Outcome.POISON
 
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            assert await pond.bury() is Outcome.POISON
+        async def read(refs: Sequence[Ref]) -> list[Snapshot]:
+            found = await store.read(refs)
+            if refs == [LETTER]:
+                del pond.store.read
+                await pond.purge()
+            return found
 
-            async def read(refs: Sequence[Ref]) -> list[Snapshot]:
-                found = await store.read(refs)
-                if refs == [LETTER]:
-                    del pond.store.read
-                    await pond.purge()
-                return found
-
-            pond.store.read = read
-            assert not await pond.opens()
-
-    run(scenario())
+        pond.store.read = read
+        assert not await pond.opens()
 
 
-def test_an_expired_letter_outlives_none_of_its_parts(run: Run, store: StoreWithCatalog) -> None:
+async def test_an_expired_letter_outlives_none_of_its_parts(store: StoreWithCatalog) -> None:
     """They expire a day later. Where the store removes them first all the same, the letter counts as gone."""
-
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            assert await pond.bury() is Outcome.POISON
-            (head,) = await store.read([LETTER])
-            names = (head.data or {})["parts"]
-            parts = await store.read([Ref(f"{LETTER.path}/parts", name) for name in names])
-            assert {(part.data or {})["expireAt"] for part in parts} == {
-                timestamps.to_datetime(NOW + KEPT_US + PARTS_OUTLIVE_US)
-            }
-            await store.commit([Delete(parts[0].ref, parts[0].version or 0)])
-            with pytest.raises(Unavailable, match="is gone"):
-                await pond.opens()
-            pond.now += KEPT_US
-            assert not await pond.opens()
-
-    run(scenario())
+    async with ponds(store) as pond:
+        assert await pond.bury() is Outcome.POISON
+        (head,) = await store.read([LETTER])
+        names = (head.data or {})["parts"]
+        parts = await store.read([Ref(f"{LETTER.path}/parts", name) for name in names])
+        assert {(part.data or {})["expireAt"] for part in parts} == {
+            timestamps.to_datetime(NOW + KEPT_US + PARTS_OUTLIVE_US)
+        }
+        await store.commit([Delete(parts[0].ref, parts[0].version or 0)])
+        with pytest.raises(Unavailable, match="is gone"):
+            await pond.opens()
+        pond.now += KEPT_US
+        assert not await pond.opens()
 
 
-def test_nothing_is_left_of_a_purged_letter(run: Run, store: StoreWithCatalog) -> None:
+async def test_nothing_is_left_of_a_purged_letter(store: StoreWithCatalog) -> None:
     """Neither its parts, nor the token of its commit."""
-
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            assert await pond.bury() is Outcome.POISON
-            await pond.purge()
-            assert await store.list_documents(f"{LETTER.path}/parts", 10, None) == []
-
-    run(scenario())
+    async with ponds(store) as pond:
+        assert await pond.bury() is Outcome.POISON
+        await pond.purge()
+        assert await store.list_documents(f"{LETTER.path}/parts", 10, None) == []
 
 
 @pytest.mark.parametrize("size", [10, 1_900_000], ids=["small", "in parts"])
-def test_two_messages_of_one_id_without_a_subscription_at_once(
-    run: Run, store: StoreWithCatalog, size: int
-) -> None:
+async def test_two_messages_of_one_id_without_a_subscription_at_once(store: StoreWithCatalog, size: int) -> None:
     """The second is not taken for the first: it comes again, and has a letter of its own."""
+    async with ponds(store) as pond:
+        one, other = (msgspec.structs.replace(BIG, subscription="", data=os.urandom(size)) for _ in range(2))
 
-    async def scenario() -> None:
-        async with ponds(store) as pond:
-            one, other = (msgspec.structs.replace(BIG, subscription="", data=os.urandom(size)) for _ in range(2))
+        async def until_settled(delivery: Delivery) -> None:
+            while await pond.bury(delivery) is Outcome.RETRY:
+                pass
 
-            async def until_settled(delivery: Delivery) -> None:
-                while await pond.bury(delivery) is Outcome.RETRY:
-                    pass
-
-            await asyncio.gather(until_settled(one), until_settled(other))
-            letters = await store.list_documents(LETTERS, 10, None)
-            opened = [await pond.service.letters.open_letter(letter.ref) for letter in letters]
-            assert {found[1].data for found in opened if found is not None} == {one.data, other.data}
-
-    run(scenario())
+        await asyncio.gather(until_settled(one), until_settled(other))
+        letters = await store.list_documents(LETTERS, 10, None)
+        opened = [await pond.service.letters.open_letter(letter.ref) for letter in letters]
+        assert {found[1].data for found in opened if found is not None} == {one.data, other.data}

@@ -86,44 +86,35 @@ def test_a_redelivery_that_stops_half_way_leaves_the_letter_whole() -> None:
 
 
 @pytest.mark.parametrize("winner", [0, 1])
-def test_two_first_deliveries_at_once_make_one_whole_letter(winner: int) -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        letters = letters_in(store)
-        dug = await asyncio.gather(dig(letters, 1), dig(letters, 2))
-        await bury(store, dug[winner])
-        assert await data_of(letters, dug[0].ref) == BIG.data
-        other = dug[1 - winner].document
-        assert other is not None
-        assert not set(other["parts"]) & set((dug[winner].document or {})["parts"])
-
-    asyncio.run(scenario())
+async def test_two_first_deliveries_at_once_make_one_whole_letter(winner: int) -> None:
+    store = MemoryStore()
+    letters = letters_in(store)
+    dug = await asyncio.gather(dig(letters, 1), dig(letters, 2))
+    await bury(store, dug[winner])
+    assert await data_of(letters, dug[0].ref) == BIG.data
+    other = dug[1 - winner].document
+    assert other is not None
+    assert not set(other["parts"]) & set((dug[winner].document or {})["parts"])
 
 
-def test_a_letter_that_lies_there_is_not_written_again() -> None:
-    async def scenario() -> None:
-        store = Failing()
-        letters = letters_in(store)
-        await bury(store, await dig(letters, 1))
-        before = dict(store._documents)
-        await dig(letters, 2)
-        assert store._documents == before
-
-    asyncio.run(scenario())
+async def test_a_letter_that_lies_there_is_not_written_again() -> None:
+    store = Failing()
+    letters = letters_in(store)
+    await bury(store, await dig(letters, 1))
+    before = dict(store._documents)
+    await dig(letters, 2)
+    assert store._documents == before
 
 
-def test_purging_takes_the_parts_along() -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        letters = letters_in(store)
-        letter = await dig(letters, 1)
-        await bury(store, letter)
-        assert letter.ref is not None
-        assert len(store._documents) > 4
-        assert await letters.purge(letter.ref)
-        assert store._documents == {}
-
-    asyncio.run(scenario())
+async def test_purging_takes_the_parts_along() -> None:
+    store = MemoryStore()
+    letters = letters_in(store)
+    letter = await dig(letters, 1)
+    await bury(store, letter)
+    assert letter.ref is not None
+    assert len(store._documents) > 4
+    assert await letters.purge(letter.ref)
+    assert store._documents == {}
 
 
 def test_parts_have_names_of_their_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,8 +12,9 @@ from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.http.api.letters import LettersApi
 from millpond.http.routing import RequestFault
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery
+from tests.common.rig import Bench
 
 
 def request(body: Any) -> Request:
@@ -24,38 +24,30 @@ def request(body: Any) -> Request:
     return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
 
-def test_a_letter_that_could_not_be_purged_is_not_called_missing() -> None:
+async def test_a_letter_that_could_not_be_purged_is_not_called_missing() -> None:
     """The caller would take it for gone: it is told how many were purged, and asks again for the rest."""
-
-    async def story() -> None:
-        bench = Bench(FaultyStore())
-        await bench.send(*(delivery({"nothing": n}, f"m{n}") for n in range(3)))
-        api = LettersApi(bench.service)
-        ids = {"ids": [f"s__m{n}" for n in range(3)]}
-        bench.store.before = [None, Unavailable("away"), None]
-        with pytest.raises(RequestFault, match="2 of 3 letters were purged: ask for the rest again") as refused:
-            await api._purge_many(request(ids))
-        assert (refused.value.status, refused.value.reason) == (503, "store_unavailable")
-        again = await api._purge_many(request(ids))
-        assert (len(again.purged), len(again.missing)) == (1, 2)
-
-    asyncio.run(story())
+    bench = Bench(FaultyStore())
+    await bench.send(*(delivery({"nothing": n}, f"m{n}") for n in range(3)))
+    api = LettersApi(bench.service)
+    ids = {"ids": [f"s__m{n}" for n in range(3)]}
+    bench.store.before = [None, Unavailable("away"), None]
+    with pytest.raises(RequestFault, match="2 of 3 letters were purged: ask for the rest again") as refused:
+        await api._purge_many(request(ids))
+    assert (refused.value.status, refused.value.reason) == (503, "store_unavailable")
+    again = await api._purge_many(request(ids))
+    assert (len(again.purged), len(again.missing)) == (1, 2)
 
 
-def test_a_replay_that_was_not_settled_is_not_noted() -> None:
+async def test_a_replay_that_was_not_settled_is_not_noted() -> None:
     """The letter says how often its message was tried with a result, and waits for the next try as it was."""
+    bench = Bench(FaultyStore())
+    await bench.send(delivery({"nothing": 1}, "m1"))
+    before = await bench.document("dead_letters/s__m1")
 
-    async def story() -> None:
-        bench = Bench(FaultyStore())
-        await bench.send(delivery({"nothing": 1}, "m1"))
-        before = await bench.document("dead_letters/s__m1")
+    async def away(_: Delivery) -> Result:
+        return Result(Outcome.RETRY, "store_unavailable", error=Unavailable("away"))
 
-        async def away(_: Delivery) -> Result:
-            return Result(Outcome.RETRY, "store_unavailable", error=Unavailable("away"))
-
-        result = await bench.service.letters.replay(Ref("dead_letters", "s__m1"), away)
-        assert result is not None
-        assert result.outcome is Outcome.RETRY
-        assert await bench.document("dead_letters/s__m1") == before
-
-    asyncio.run(story())
+    result = await bench.service.letters.replay(Ref("dead_letters", "s__m1"), away)
+    assert result is not None
+    assert result.outcome is Outcome.RETRY
+    assert await bench.document("dead_letters/s__m1") == before

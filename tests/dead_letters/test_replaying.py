@@ -6,8 +6,9 @@ import os
 
 from millpond import Event, Latest
 from millpond.core.model import Delivery, Document, Ref
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, at, delivery, service
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

@@ -11,7 +11,7 @@ import pytest
 from millpond.settings import docs as settings_docs
 from millpond.settings import parse
 from millpond.settings import table as settings_table
-from tests.acceptance.support import clean_environment
+from tests.common.process import millpond
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "settings.md"
@@ -63,11 +63,4 @@ def test_the_excerpt_of_config_is_what_it_prints() -> None:
     """The command line's page shows its first lines as they are."""
     marked = "$ millpond config | head -6\n"
     shown = (ROOT / "docs" / "cli.md").read_text().split(marked)[1].split("```")[0].splitlines()
-    printed = subprocess.run(
-        [sys.executable, "-m", "millpond", "config"],
-        env=clean_environment({}),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown == printed.stdout.splitlines()[:6]
+    assert shown == millpond(ROOT, "config").out.splitlines()[:6]

@@ -13,8 +13,9 @@ from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.route import Item, Router, RouteRules
 from millpond.engine.cache import RecentWrites
 from millpond.engine.queue import GATHER_S
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, Orders, delivery, order, service
+from tests.common.rig import Bench
 
 
 async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from millpond.core.model import Outcome, Result
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service, tick
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

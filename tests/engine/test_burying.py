@@ -11,8 +11,9 @@ from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.store import StoredLetters
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import SECOND, Orders, at, delivery, order, service
+from tests.common.rig import Bench
 from tests.engine.support import POISON, run
 
 POISON_AGAIN = delivery({"no": "topic"}, "p1", attempt=2)

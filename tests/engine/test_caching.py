@@ -7,8 +7,9 @@ import pytest
 from millpond.core.model import Delete, Ref, Snapshot
 from millpond.engine.cache import SnapshotCache
 from millpond.stores.memory import MemoryStore
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, Orders, order, service
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

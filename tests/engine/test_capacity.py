@@ -9,8 +9,9 @@ import pytest
 from millpond.core.errors import Overloaded
 from millpond.core.model import Outcome
 from millpond.core.route import Fault, Item, Letter
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

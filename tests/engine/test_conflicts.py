@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from millpond.core.ack import settle_push
 from millpond.core.model import Committed, Conflict, LogEntry, Outcome, Write
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

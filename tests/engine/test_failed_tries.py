@@ -13,8 +13,9 @@ import pytest
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.telemetry.log import FAILED_TRIES_PER_S_MAX, Log
 from millpond.telemetry.metrics import Metrics
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import service
+from tests.common.rig import Bench
 
 
 def lines_of(output: io.BytesIO) -> list[dict[str, Any]]:

@@ -14,8 +14,9 @@ from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.route import Fault, Item, Letter
 from millpond.dead_letters.store import StoredLetters
 from millpond.engine import admission as line
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery, service
+from tests.common.rig import Bench
 
 FULL = "backpressure_queue_full"
 

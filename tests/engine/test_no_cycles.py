@@ -10,7 +10,6 @@ import asyncio
 import base64
 import contextlib
 import gc
-import io
 import json
 import os
 import tracemalloc
@@ -25,7 +24,6 @@ from google.pubsub_v1.types import ReceivedMessage
 from starlette.requests import Request
 
 from millpond import Event, Latest, Tally
-from millpond import settings as settings_module
 from millpond.concurrency import in_thread, run_all
 from millpond.core.errors import Unavailable, ViewError, WriteRefused, as_value
 from millpond.core.model import (
@@ -43,9 +41,9 @@ from millpond.core.model import (
 from millpond.core.route import Item
 from millpond.http.app import build_table
 from millpond.ingress import dead_letter_subscription as replaying
-from millpond.service.service import Service
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import NOW, SECOND
+from tests.common.rig import Rig
 
 # Of a message: more than a document, or one part of a letter, may have.
 SIZE = 1_200_000
@@ -109,21 +107,17 @@ class Store(SqliteStore):
         return await super().commit(writes, log)
 
 
-class Pond:
+class Pond(Rig[Store]):
     def __init__(self, folder: Path) -> None:
         environment = {
             "POISON_POLICY": "park",
             "VIEW_ERROR_PARK_AFTER_S": "0",
             "EVENT_LOG": "on",
             "FIRESTORE_RETRY_MAX_ATTEMPTS": "2",
-            "FIRESTORE_RETRY_INITIAL_BACKOFF_S": "0.01",
         }
-        self.store = Store(folder / "pond.db")
-        self.service = Service(settings_module.load(environment), self.store, io.BytesIO(), lambda: NOW + SECOND)
-        router = self.service.engine.router
-        for view in (Boxes(), Counted()):
-            view.name = view.collection
-            router.topics.feeding[view.topics[0]] = [view]
+        super().__init__(Store(folder / "pond.db"), **environment)
+        self.now += SECOND
+        self.use(*self.service.views, Boxes(), Counted())
         self._table = build_table(self.service)
 
     async def bury(self, name: str) -> Result:

@@ -10,8 +10,9 @@ import pytest
 from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, StoreError, Unavailable
 from millpond.core.model import Outcome
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import Orders, order, service
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from millpond import Event, Tally
 from millpond.core.ack import settle_push
 from millpond.core.model import Document
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, order, signal
+from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
 

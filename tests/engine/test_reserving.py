@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from millpond.core.model import Delivery, Outcome, Ref
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery
+from tests.common.rig import Bench
 
 
 def heartbeat(service: str, number: int) -> Delivery:

@@ -9,8 +9,9 @@ import pytest
 from millpond.core.ack import settle_push
 from millpond.core.errors import Unavailable
 from millpond.core.model import Outcome
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import service
+from tests.common.rig import Bench
 from tests.engine.support import run
 
 

@@ -12,8 +12,9 @@ from millpond import Event, Latest
 from millpond.core.ack import settle_push
 from millpond.core.model import Document, Outcome
 from millpond.views.services import OpsServices
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, order, service, tick
+from tests.common.rig import Bench
 from tests.engine.support import POISON, run
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.common.process import MILLPOND, run
+from tests.common.server import Server
 
 ROOT = Path(__file__).parents[2]
 NEWER = '{"parcelId": "P7", "depot": "Lyon", "scannedAt": "2026-01-08T12:00:00Z"}'
@@ -49,13 +52,11 @@ def test_the_docs_show_the_example_as_it_is(page: str, name: str, lines_max: int
 def test_a_step_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_environment: dict[str, str]) -> None:
     """Copied into an empty folder with its run: the first step adds up, the second says why it cannot."""
     (tmp_path / "invoices.py").write_text(example_from_docs("flow", "invoices"))
-    run = (ROOT / "examples" / "flow_invoice.json").read_text()
-    command = [sys.executable, "-m", "millpond", "flow", "run-local", "-", "--steps", "invoices", "--json"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=wheel_environment, input=run, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1, done.stderr
-    steps = json.loads(done.stdout)["data"]["steps"]
+    invoice = (ROOT / "examples" / "flow_invoice.json").read_bytes()
+    local = [*MILLPOND, "flow", "run-local", "-", "--steps", "invoices", "--json"]
+    done = run(local, tmp_path, wheel_environment, stdin=invoice)
+    assert done.code == 1, done
+    steps = done.json["data"]["steps"]
     assert (steps["1-add-up"]["status"], steps["1-add-up"]["outputs"]) == ("SUCCEEDED", {"total": 41})
     assert (steps["2-again"]["status"], steps["2-again"]["error"]["code"]) == ("FAILED", "EMPTY_INVOICE")
     assert not (tmp_path / "var").exists()
@@ -65,37 +66,17 @@ def test_a_view_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_envi
     """Copied into an empty folder: served, fed out of order, read back, deleted."""
     (tmp_path / "parcels.py").write_text(example_from_docs())
 
-    def millpond(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "millpond", *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env=wheel_environment, capture_output=True, text=True, check=False
-        )
+    def millpond(*arguments: str) -> Any:
+        return run([*MILLPOND, *arguments, "--json"], tmp_path, wheel_environment).json
 
     where = "import millpond; print(millpond.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", where],
-        cwd=tmp_path,
-        env=wheel_environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert str(ROOT / "src") not in found.stdout
-
-    serve = [sys.executable, "-m", "millpond", "serve", "--views", "parcels", "--port", "0"]
-    with subprocess.Popen(serve, cwd=tmp_path, env=wheel_environment, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            url = re.search(r"http://\S+", server.stdout.readline())
-            assert url is not None
-            publish = ("publish", "--url", url[0], "--topic", "parcel-scans", "--json", "--data")
-            reasons = [json.loads(millpond(*publish, data).stdout)["reason"] for data in (NEWER, OLDER)]
-            assert reasons == ["applied", "stale_event_ignored"]
-            document = json.loads(millpond("get", "parcels/P7", "--json").stdout)
-            assert document["data"]["depot"] == "Lyon"
-            delivered = '{"parcelId": "P7", "status": "delivered", "scannedAt": "2026-01-08T13:00:00Z"}'
-            assert json.loads(millpond(*publish, delivered).stdout)["reason"] == "applied"
-            assert json.loads(millpond("get", "parcels/P7", "--json").stdout)["data"]["deleted"] is True
-        finally:
-            server.terminate()
-            server.wait(timeout=10)
+    assert str(ROOT / "src") not in run([sys.executable, "-c", where], tmp_path, wheel_environment).out
+    serve = [*MILLPOND, "serve", "--views", "parcels", "--port", "0"]
+    store = {"STORE": "sqlite:var/millpond.db"}
+    with Server(tmp_path, {**wheel_environment, **store}, serve) as server:
+        publish = ("publish", "--url", server.url, "--topic", "parcel-scans", "--data")
+        assert [millpond(*publish, data)["reason"] for data in (NEWER, OLDER)] == ["applied", "stale_event_ignored"]
+        assert millpond("get", "parcels/P7")["data"]["depot"] == "Lyon"
+        delivered = '{"parcelId": "P7", "status": "delivered", "scannedAt": "2026-01-08T13:00:00Z"}'
+        assert millpond(*publish, delivered)["reason"] == "applied"
+        assert millpond("get", "parcels/P7")["data"]["deleted"] is True

@@ -21,22 +21,19 @@ from millpond.ingress.cloudevent import decode_http
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 from tests.common.eventarc import UPDATED, as_protobuf, attributes, binary, full_name
+from tests.common.faulty_store import StoreAround, raise_next
 from tests.common.pond import NOW
 
 LEASE_S = 60
-SECOND = 1_000_000
 T = TypeVar("T")
 _tokens = itertools.count(1)
 
 
-class WatchedStore:
+class WatchedStore(StoreAround):
     """A store, and what was asked of it. Every call may be interrupted before it and after it."""
 
     def __init__(self, inner: StoreWithCatalog) -> None:
-        self.inner = inner
-        self.commits_in_flight_max = inner.commits_in_flight_max
-        self.keeps_log = inner.keeps_log
-        self.expires_by_itself = inner.expires_by_itself
+        super().__init__(inner)
         self.calls = 0
         # What fails next, before or after it was done; None does not.
         self.before: list[BaseException | None] = []
@@ -47,14 +44,14 @@ class WatchedStore:
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         self.calls += 1
-        _raise_next(self.reads_failing)
+        raise_next(self.reads_failing)
         return await _served(lambda: self.inner.read(refs))
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         self.calls += 1
-        _raise_next(self.before)
+        raise_next(self.before)
         committed = await _served(lambda: self._commit(writes, log))
-        _raise_next(self.after)
+        raise_next(self.after)
         return committed
 
     async def _commit(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
@@ -83,9 +80,6 @@ class WatchedStore:
         self.calls += 1
         return await self.inner.list_documents(collection, limit, after)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
 
 async def _served(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """As by a store that is a process of its own: what was asked for is done, even if whoever asked is gone."""
@@ -94,12 +88,6 @@ async def _served(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     answer = await asyncio.shield(task)
     await asyncio.sleep(0)
     return answer
-
-
-def _raise_next(faults: list[BaseException | None]) -> None:
-    fault = faults.pop(0) if faults else None
-    if fault is not None:
-        raise fault
 
 
 class FlowBench:

@@ -10,8 +10,9 @@ import pytest
 
 from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
-from tests.flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
-from tests.flow.conftest import Run
+from tests.common.pond import SECOND
+from tests.common.stores import Run
+from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
 from tests.flow.lives import Life
 
 # Short enough that the lease is renewed while the step works.
@@ -64,7 +65,7 @@ async def stop_at(office: Office, point: int, run_id: str) -> tuple[Life, asynci
     return life, first
 
 
-def enumerate_points(run: Run[Any], office: Office, check: Any) -> list[tuple[str, ...]]:
+def enumerate_points(run: Run, office: Office, check: Any) -> list[tuple[str, ...]]:
     """Stop at every await point, finish, `check(life, task, run_id)`; where the worker stood at each."""
     places: list[tuple[str, ...]] = []
     for point in range(1, 500):
@@ -95,7 +96,7 @@ def assert_all_seen(places: list[tuple[str, ...]]) -> None:
         assert any(wanted in name for place in places for name in place), f"no await point in {wanted}"
 
 
-def test_killed_at_each_await_point(store: WatchedStore, run: Run[Any]) -> None:
+def test_killed_at_each_await_point(store: WatchedStore, run: Run) -> None:
     """Another worker finishes the step; it is finalised once, and worked on at most twice."""
     office = Office(store)
 
@@ -109,7 +110,7 @@ def test_killed_at_each_await_point(store: WatchedStore, run: Run[Any]) -> None:
     assert_all_seen(enumerate_points(run, office, check))
 
 
-def test_frozen_at_each_await_point(store: WatchedStore, run: Run[Any]) -> None:
+def test_frozen_at_each_await_point(store: WatchedStore, run: Run) -> None:
     """It wakes up after another worker has finished the step: its own finalise is refused, and it says so."""
     office = Office(store)
     ends = []
@@ -127,32 +128,29 @@ def test_frozen_at_each_await_point(store: WatchedStore, run: Run[Any]) -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_attempts_are_bounded(store: WatchedStore, run: Run[Any], attempts: int) -> None:
+async def test_attempts_are_bounded(store: WatchedStore, attempts: int) -> None:
     """A step that kills every worker is FAILED in the end, by whoever comes next, and not claimed again."""
 
-    async def scenario() -> None:
-        async def die(_: StepContext) -> None:
-            began.set()
-            await asyncio.Event().wait()
+    async def die(_: StepContext) -> None:
+        began.set()
+        await asyncio.Event().wait()
 
-        began = asyncio.Event()
-        clock = FlowBench(store)
-        await clock.put("r", flow_run(chart=step()))
-        for _ in range(attempts):
-            worker = FlowBench(store, {"CHART_EXPORT": die}, FLOW_ATTEMPTS_MAX=str(attempts))
-            worker.now = clock.now
-            task = asyncio.ensure_future(worker.send_current("r"))
-            await began.wait()
-            began.clear()
-            task.cancel()
-            clock.now += 61 * SECOND
-        last = FlowBench(store, FLOW_ATTEMPTS_MAX=str(attempts))
-        last.now = clock.now
-        result = await last.send_current("r")
-        assert (result.outcome, result.reason) == (FlowOutcome.FAILED, "attempts_exhausted")
-        found = await clock.step_of("r", "chart")
-        assert (found["status"], found["error"]["code"]) == ("FAILED", "ATTEMPTS_EXHAUSTED")
-        assert [status for _, _, status in store.moves] == ["RUNNING"] * attempts + ["FAILED"]
-        assert (await last.send_current("r")).reason == "no_ready_step"
-
-    run(scenario())
+    began = asyncio.Event()
+    clock = FlowBench(store)
+    await clock.put("r", flow_run(chart=step()))
+    for _ in range(attempts):
+        worker = FlowBench(store, {"CHART_EXPORT": die}, FLOW_ATTEMPTS_MAX=str(attempts))
+        worker.now = clock.now
+        task = asyncio.ensure_future(worker.send_current("r"))
+        await began.wait()
+        began.clear()
+        task.cancel()
+        clock.now += 61 * SECOND
+    last = FlowBench(store, FLOW_ATTEMPTS_MAX=str(attempts))
+    last.now = clock.now
+    result = await last.send_current("r")
+    assert (result.outcome, result.reason) == (FlowOutcome.FAILED, "attempts_exhausted")
+    found = await clock.step_of("r", "chart")
+    assert (found["status"], found["error"]["code"]) == ("FAILED", "ATTEMPTS_EXHAUSTED")
+    assert [status for _, _, status in store.moves] == ["RUNNING"] * attempts + ["FAILED"]
+    assert (await last.send_current("r")).reason == "no_ready_step"

@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,10 +15,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from tests.acceptance.support import clean_environment
 from tests.common.eventarc import FORMS, Sent, attributes, binary, full_name
 from tests.common.flow_runs import ready, statuses, work_done, write_steps
-from tests.flow.functions import Function, function
+from tests.common.process import millpond
+from tests.flow.functions import Function
 
 RUN = {"flowKey": "nightly", "steps": {step_id: ready() for step_id in ("b", "a", "c", "d")}}
 SLOW = {"steps": {"a": ready("SLOW")}}
@@ -37,30 +36,18 @@ class Pond(NamedTuple):
 
     def steps(self, run_id: str) -> dict[str, Any]:
         """The run's steps, as `millpond flow show` tells them beside whoever has the store."""
-        shown = millpond(self.folder, self.environment, "flow", "show", run_id, "--json")
-        steps: dict[str, Any] = json.loads(shown)["data"]["steps"]
+        shown = millpond(self.folder, "flow", "show", run_id, "--json", env=self.environment)
+        steps: dict[str, Any] = shown.json["data"]["steps"]
         return steps
-
-
-def millpond(folder: Path, environment: Mapping[str, str], *arguments: str, stdin: str = "") -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "millpond", *arguments],
-        env=clean_environment(environment),
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    ).stdout
 
 
 def opened(folder: Path, environment: Mapping[str, str]) -> Iterator[Pond]:
     """The function on a store with two runs."""
     environment = {"STEPS": write_steps(folder), "ENV": "staging", **environment}
     for run_id, run in (("r", RUN), ("slow", SLOW)):
-        millpond(folder, environment, "flow", "submit", "-", "--run-id", run_id, stdin=json.dumps(run))
-    with function(folder, environment) as running:
+        submit = ("flow", "submit", "-", "--run-id", run_id)
+        assert millpond(folder, *submit, env=environment, stdin=json.dumps(run).encode()).code == 0
+    with Function(folder, environment) as running:
         yield Pond(folder, environment, running)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,152 +17,124 @@ from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
-from tests.flow.bench import SECOND, FlowBench, WatchedStore, flow_run, step
-from tests.flow.conftest import Run
+from tests.common.pond import SECOND
+from tests.common.stores import Run
+from tests.common.waiting import until
+from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
 from tests.flow.test_leases import claimed_by_a_ghost
-
-
-async def until(condition: Callable[[], Any], patience_s: float = 5.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110 - many things are waited for here
-            await asyncio.sleep(0.005)
 
 
 async def statuses(bench: FlowBench, run_id: str) -> dict[str, str]:
     return {name: found["status"] for name, found in (await bench.run_of(run_id))["steps"].items()}
 
 
-def test_a_submitted_run_is_worked_through(run: Run[Any]) -> None:
+async def test_a_submitted_run_is_worked_through() -> None:
     """In the order of what depends on what; a step that failed keeps those behind it waiting."""
 
-    async def scenario() -> None:
-        async def work(context: StepContext) -> None:
-            worked.append(context.step_id)
-            if context.step_id == "f":
-                raise ValueError
+    async def work(context: StepContext) -> None:
+        worked.append(context.step_id)
+        if context.step_id == "f":
+            raise ValueError
 
-        worked: list[str] = []
-        bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work})
-        bench.flow.start()
-        after = {"a": ["z"], "b": ["a"], "c": ["f"], "f": [], "z": []}
-        submitted = await bench.flow.submit(
-            flow_run(**{name: step(dependsOn=needs) for name, needs in after.items()})
-        )
-        await until(lambda: "b" in worked and not bench.flow.worker.running)
-        await asyncio.sleep(0.05)
-        assert await statuses(bench, submitted.run_id) == {
-            "a": "SUCCEEDED",
-            "b": "SUCCEEDED",
-            "c": "READY",
-            "f": "FAILED",
-            "z": "SUCCEEDED",
-        }
-        assert sorted(worked) == ["a", "b", "f", "z"]
-        assert worked.index("z") < worked.index("a") < worked.index("b")
-        await bench.flow.drain()
-        await bench.flow.close()
-
-    run(scenario())
+    worked: list[str] = []
+    bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work})
+    bench.flow.start()
+    after = {"a": ["z"], "b": ["a"], "c": ["f"], "f": [], "z": []}
+    submitted = await bench.flow.submit(flow_run(**{name: step(dependsOn=needs) for name, needs in after.items()}))
+    await until(lambda: "b" in worked and not bench.flow.worker.running)
+    await asyncio.sleep(0.05)
+    assert await statuses(bench, submitted.run_id) == {
+        "a": "SUCCEEDED",
+        "b": "SUCCEEDED",
+        "c": "READY",
+        "f": "FAILED",
+        "z": "SUCCEEDED",
+    }
+    assert sorted(worked) == ["a", "b", "f", "z"]
+    assert worked.index("z") < worked.index("a") < worked.index("b")
+    await bench.flow.drain()
+    await bench.flow.close()
 
 
-def test_what_a_crash_left_is_taken_up_at_start(tmp_path: Path, run: Run[Any]) -> None:
+async def test_what_a_crash_left_is_taken_up_at_start(tmp_path: Path) -> None:
     """READY steps at once, a RUNNING one when its lease is over; finished runs are not looked at again."""
-
-    async def scenario() -> None:
-        store = WatchedStore(SqliteStore(tmp_path / "pond.db"))
-        before = FlowBench(store)
-        await before.put("ready", flow_run(a=step()))
-        lease = timestamps.to_datetime(before.now + SECOND // 5)
-        await before.put("running", flow_run(a=claimed_by_a_ghost(before, leaseUntil=lease)))
-        await before.put("done", flow_run(a=step("SUCCEEDED")))
-        bench = FlowBench(store)
-        bench.flow.start()
-        await until(lambda: store.finalises("ready", "a"))
-        assert store.finalises("running", "a") == []
-        bench.now += SECOND // 5
-        await until(lambda: store.finalises("running", "a"))
-        assert {line["runId"] for line in bench.lines()} == {"ready", "running"}
-        await bench.flow.close()
-        await store.inner.close()
-
-    run(scenario())
+    store = WatchedStore(SqliteStore(tmp_path / "pond.db"))
+    before = FlowBench(store)
+    await before.put("ready", flow_run(a=step()))
+    lease = timestamps.to_datetime(before.now + SECOND // 5)
+    await before.put("running", flow_run(a=claimed_by_a_ghost(before, leaseUntil=lease)))
+    await before.put("done", flow_run(a=step("SUCCEEDED")))
+    bench = FlowBench(store)
+    bench.flow.start()
+    await until(lambda: store.finalises("ready", "a"))
+    assert store.finalises("running", "a") == []
+    bench.now += SECOND // 5
+    await until(lambda: store.finalises("running", "a"))
+    assert {line["runId"] for line in bench.lines()} == {"ready", "running"}
+    await bench.flow.close()
+    await store.inner.close()
 
 
-def test_a_store_that_was_away_is_tried_again(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_was_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sends the event again, so it is remembered, with longer and longer pauses."""
     monkeypatch.setattr(local, "_RETRY_FIRST_S", 0.01)
-
-    async def scenario() -> None:
-        store = WatchedStore(MemoryStore())
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.05")
-        bench.flow.start()
-        await asyncio.sleep(0)
-        store.before = [None] + [Unavailable("away")] * 40
-        await bench.flow.submit(flow_run(a=step()), "r")
-        await until(lambda: store.finalises("r", "a"))
-        assert "store_unavailable" in bench.reasons()
-        await bench.flow.close()
-
-    run(scenario())
+    store = WatchedStore(MemoryStore())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.05")
+    bench.flow.start()
+    await asyncio.sleep(0)
+    store.before = [None] + [Unavailable("away")] * 40
+    await bench.flow.submit(flow_run(a=step()), "r")
+    await until(lambda: store.finalises("r", "a"))
+    assert "store_unavailable" in bench.reasons()
+    await bench.flow.close()
 
 
-def test_events_go_on_after_whatever_happens(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_go_on_after_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away for weeks, and a bug of ours: neither ends the serving of events."""
     monkeypatch.setattr(local, "_RETRY_MAX_S", 0.01)
 
-    async def scenario() -> None:
-        async def break_once(event: Any) -> Any:
-            bench.flow._local._handle = handle  # type: ignore[union-attr]
-            raise OSError(event)
+    async def break_once(event: Any) -> Any:
+        bench.flow._local._handle = handle  # type: ignore[union-attr]
+        raise OSError(event)
 
-        bench = FlowBench(WatchedStore(MemoryStore()), FLOW_STEPS_AT_ONCE="1")
-        assert bench.flow._local is not None
-        handle = bench.flow._local._handle
-        bench.flow._local._failures["r"] = 5_000
-        bench.store.reads_failing = [Unavailable("away")]
-        bench.flow._local._handle = break_once
-        bench.flow.start()
-        await bench.flow.submit(flow_run(a=step()), "first")
-        await bench.flow.submit(flow_run(a=step()), "r")
-        await until(lambda: bench.store.finalises("r", "a") and bench.store.finalises("first", "a"))
-        await bench.flow.close()
-
-    run(scenario())
+    bench = FlowBench(WatchedStore(MemoryStore()), FLOW_STEPS_AT_ONCE="1")
+    assert bench.flow._local is not None
+    handle = bench.flow._local._handle
+    bench.flow._local._failures["r"] = 5_000
+    bench.store.reads_failing = [Unavailable("away")]
+    bench.flow._local._handle = break_once
+    bench.flow.start()
+    await bench.flow.submit(flow_run(a=step()), "first")
+    await bench.flow.submit(flow_run(a=step()), "r")
+    await until(lambda: bench.store.finalises("r", "a") and bench.store.finalises("first", "a"))
+    await bench.flow.close()
 
 
-def test_pauses_begin_anew_after_a_success(run: Run[Any]) -> None:
+async def test_pauses_begin_anew_after_a_success() -> None:
     """A store that was away last week must not make a run wait half a minute today."""
-
-    async def scenario() -> None:
-        events = FlowBench(WatchedStore(MemoryStore())).flow._local
-        assert events is not None
-        away = FlowResult(outcome=FlowOutcome.RETRY, reason="store_unavailable", text="", run_id="r")
-        pauses: list[float] = []
-        for result in (away, away, away.ends(FlowOutcome.NOOP, "no_ready_step", ""), away):
-            events._follow_up("r", result)
-            if result.outcome is FlowOutcome.RETRY:
-                timer = events._later.pop("r")
-                pauses.append(timer.when() - asyncio.get_running_loop().time())
-                timer.cancel()
-        assert pauses == [pytest.approx(pause_s, abs=0.1) for pause_s in (0.5, 1.0, 0.5)]
-
-    run(scenario())
+    events = FlowBench(WatchedStore(MemoryStore())).flow._local
+    assert events is not None
+    away = FlowResult(outcome=FlowOutcome.RETRY, reason="store_unavailable", text="", run_id="r")
+    pauses: list[float] = []
+    for result in (away, away, away.ends(FlowOutcome.NOOP, "no_ready_step", ""), away):
+        events._follow_up("r", result)
+        if result.outcome is FlowOutcome.RETRY:
+            timer = events._later.pop("r")
+            pauses.append(timer.when() - asyncio.get_running_loop().time())
+            timer.cancel()
+    assert pauses == [pytest.approx(pause_s, abs=0.1) for pause_s in (0.5, 1.0, 0.5)]
 
 
-def test_the_earlier_of_two_looks_is_kept(run: Run[Any]) -> None:
+async def test_the_earlier_of_two_looks_is_kept() -> None:
     """Two leases in one run: it is looked at when the first is over."""
-
-    async def scenario() -> None:
-        events = FlowBench(WatchedStore(MemoryStore())).flow._local
-        assert events is not None
-        events._look_later("r", 0.01)
-        events._look_later("r", 60)
-        await until(lambda: events._waiting)
-
-    run(scenario())
+    events = FlowBench(WatchedStore(MemoryStore())).flow._local
+    assert events is not None
+    events._look_later("r", 0.01)
+    events._look_later("r", 60)
+    await until(lambda: events._waiting)
 
 
-def test_a_long_chain_is_checked_at_once(run: Run[Any]) -> None:
+def test_a_long_chain_is_checked_at_once(run: Run) -> None:
     """The check holds up every push while it runs."""
     steps = {f"s{n}": step(dependsOn=[f"s{n + 1}"] if n < 8_000 else []) for n in range(8_001)}
     began = time.perf_counter()
@@ -172,29 +143,26 @@ def test_a_long_chain_is_checked_at_once(run: Run[Any]) -> None:
     assert time.perf_counter() - began < 1
 
 
-def test_many_runs_wait_for_their_turn(run: Run[Any]) -> None:
+async def test_many_runs_wait_for_their_turn() -> None:
     """More than may wait at the door, a few at a time, each once."""
 
-    async def scenario() -> None:
-        async def work(context: StepContext) -> None:
-            worked.append(context.run_id)
-            running.append(bench.flow.worker.running)
-            await asyncio.sleep(0.001)
+    async def work(context: StepContext) -> None:
+        worked.append(context.run_id)
+        running.append(bench.flow.worker.running)
+        await asyncio.sleep(0.001)
 
-        worked: list[str] = []
-        running: list[int] = []
-        bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work}, CONSUMER_QUEUE_SIZE="1")
-        bench.flow.start()
-        for number in range(200):
-            await bench.flow.submit(flow_run(a=step()), f"r{number}")
-        await until(lambda: len(worked) >= 200)
-        await asyncio.sleep(0.02)
-        assert sorted(worked) == sorted(f"r{number}" for number in range(200))
-        assert 1 < max(running) <= 4
-        assert "backpressure_queue_full" not in bench.reasons()
-        await bench.flow.close()
-
-    run(scenario())
+    worked: list[str] = []
+    running: list[int] = []
+    bench = FlowBench(WatchedStore(MemoryStore()), {"CHART_EXPORT": work}, CONSUMER_QUEUE_SIZE="1")
+    bench.flow.start()
+    for number in range(200):
+        await bench.flow.submit(flow_run(a=step()), f"r{number}")
+    await until(lambda: len(worked) >= 200)
+    await asyncio.sleep(0.02)
+    assert sorted(worked) == sorted(f"r{number}" for number in range(200))
+    assert 1 < max(running) <= 4
+    assert "backpressure_queue_full" not in bench.reasons()
+    await bench.flow.close()
 
 
 GOOD: Document = flow_run(a=step(), b=step(dependsOn=["a"]))
@@ -227,37 +195,29 @@ BAD_RUNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD_RUNS)
-def test_a_run_that_makes_no_sense_is_not_stored(run: Run[Any], name: str) -> None:
+async def test_a_run_that_makes_no_sense_is_not_stored(name: str) -> None:
     """The error says what is wrong; the store was not asked."""
-
-    async def scenario() -> None:
-        bench = FlowBench(WatchedStore(MemoryStore()))
-        with pytest.raises(InvalidRun) as refusal:
-            await bench.flow.submit(BAD_RUNS[name])
-        assert str(refusal.value)
-        assert bench.store.calls == 0
-
-    run(scenario())
+    bench = FlowBench(WatchedStore(MemoryStore()))
+    with pytest.raises(InvalidRun) as refusal:
+        await bench.flow.submit(BAD_RUNS[name])
+    assert str(refusal.value)
+    assert bench.store.calls == 0
 
 
-def test_submitting_twice(run: Run[Any]) -> None:
+async def test_submitting_twice() -> None:
     """The same run is the same run, also after it was worked on; another one under its id is refused."""
-
-    async def scenario() -> None:
-        bench = FlowBench(WatchedStore(MemoryStore()))
-        first = await bench.flow.submit({**GOOD, "runId": "r"})
-        await bench.send_current("r")
-        again = await bench.flow.submit(GOOD, "r")
-        assert (first.created, again.created, again.run_id) == (True, False, "r")
-        assert await statuses(bench, "r") == {"a": "SUCCEEDED", "b": "READY"}
-        with pytest.raises(RunExists, match="another run r"):
-            await bench.flow.submit({**GOOD, "flowKey": "other"}, "r")
-        with pytest.raises(InvalidRun, match="calls itself 'r'"):
-            await bench.flow.submit({**GOOD, "runId": "r"}, "s")
-        await bench.put("theirs", GOOD)
-        with pytest.raises(RunExists):
-            await bench.flow.submit(GOOD, "theirs")
-        one, two = await bench.flow.submit(GOOD), await bench.flow.submit(GOOD)
-        assert one.run_id != two.run_id
-
-    run(scenario())
+    bench = FlowBench(WatchedStore(MemoryStore()))
+    first = await bench.flow.submit({**GOOD, "runId": "r"})
+    await bench.send_current("r")
+    again = await bench.flow.submit(GOOD, "r")
+    assert (first.created, again.created, again.run_id) == (True, False, "r")
+    assert await statuses(bench, "r") == {"a": "SUCCEEDED", "b": "READY"}
+    with pytest.raises(RunExists, match="another run r"):
+        await bench.flow.submit({**GOOD, "flowKey": "other"}, "r")
+    with pytest.raises(InvalidRun, match="calls itself 'r'"):
+        await bench.flow.submit({**GOOD, "runId": "r"}, "s")
+    await bench.put("theirs", GOOD)
+    with pytest.raises(RunExists):
+        await bench.flow.submit(GOOD, "theirs")
+    one, two = await bench.flow.submit(GOOD), await bench.flow.submit(GOOD)
+    assert one.run_id != two.run_id

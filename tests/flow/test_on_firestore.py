@@ -15,9 +15,8 @@ from millpond.core.errors import Unavailable
 from millpond.flow.event import EventData
 from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
-from tests.common.stores import open_store
+from tests.common.stores import Run, open_store
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
-from tests.flow.conftest import Run
 
 REQUIRED = {
     "GCP_PROJECT": "p",
@@ -29,7 +28,7 @@ REQUIRED = {
 
 
 @pytest.fixture
-def pond(request: pytest.FixtureRequest, run: Run[Any]) -> Any:
+def pond(request: pytest.FixtureRequest, run: Run) -> Any:
     opened = WatchedStore(open_store("firestore", request))
     yield opened
     run(opened.inner.close())
@@ -42,9 +41,7 @@ def client(pond: WatchedStore, project: str) -> firestore.Client:
     return firestore.Client(project, AnonymousCredentials())  # type: ignore[no-untyped-call]
 
 
-def test_what_others_own_keeps_its_firestore_type(
-    pond: WatchedStore, client: firestore.Client, run: Run[Any]
-) -> None:
+def test_what_others_own_keeps_its_firestore_type(pond: WatchedStore, client: firestore.Client, run: Run) -> None:
     """Places, references, vectors and nanoseconds, in the run, in the step and beside it, before and during it."""
     place, other = firestore.GeoPoint(52.5, 13.4), client.document("flow_runs", "other")
     at = DatetimeWithNanoseconds(2026, 1, 8, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
@@ -68,29 +65,25 @@ def test_what_others_own_keeps_its_firestore_type(
     assert steps["a.b"]["status"] == "SUCCEEDED"
 
 
-def test_a_submitted_run_is_touched_because_only_updates_are_events(
-    pond: WatchedStore, client: firestore.Client, run: Run[Any]
+async def test_a_submitted_run_is_touched_because_only_updates_are_events(
+    pond: WatchedStore, client: firestore.Client
 ) -> None:
     """Created, then changed; again, it is left alone; and what a crash left between the two is mended."""
-
-    async def scenario() -> None:
-        bench = FlowBench(pond, None, **REQUIRED)
-        assert (await bench.flow.submit(flow_run(a=step()), "r")).created
-        found = client.document("flow_runs", "r").get()
-        assert found.update_time > found.create_time
-        assert not (await bench.flow.submit(flow_run(a=step()), "r")).created
-        assert client.document("flow_runs", "r").get().update_time == found.update_time
-        pond.before = [None, Unavailable("away")]
-        with pytest.raises(Unavailable):
-            await bench.flow.submit(flow_run(a=step()), "half")
-        assert "triggeredAt" not in (await bench.run_of("half"))["millpond"]
-        assert not (await bench.flow.submit(flow_run(a=step()), "half")).created
-        assert "triggeredAt" in (await bench.run_of("half"))["millpond"]
-
-    run(scenario())
+    bench = FlowBench(pond, None, **REQUIRED)
+    assert (await bench.flow.submit(flow_run(a=step()), "r")).created
+    found = client.document("flow_runs", "r").get()
+    assert found.update_time > found.create_time
+    assert not (await bench.flow.submit(flow_run(a=step()), "r")).created
+    assert client.document("flow_runs", "r").get().update_time == found.update_time
+    pond.before = [None, Unavailable("away")]
+    with pytest.raises(Unavailable):
+        await bench.flow.submit(flow_run(a=step()), "half")
+    assert "triggeredAt" not in (await bench.run_of("half"))["millpond"]
+    assert not (await bench.flow.submit(flow_run(a=step()), "half")).created
+    assert "triggeredAt" in (await bench.run_of("half"))["millpond"]
 
 
-def test_the_prefix_is_part_of_the_collection(request: pytest.FixtureRequest, run: Run[Any]) -> None:
+def test_the_prefix_is_part_of_the_collection(request: pytest.FixtureRequest, run: Run) -> None:
     """Events about `flow_runs` are another installation's; ours are about the prefixed collection."""
 
     async def scenario() -> None:

@@ -8,71 +8,59 @@ import pytest
 
 from millpond.flow.results import FlowOutcome
 from tests.common.eventarc import UPDATED
+from tests.common.stores import Run
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
-from tests.flow.conftest import Run
 
 REQUIRED = {"service", "env", "runId", "eventId", "severity", "message"}
 
 
-def test_scenario_1_a_realistic_event_is_parsed(store: WatchedStore, run: Run[Any]) -> None:
+async def test_scenario_1_a_realistic_event_is_parsed(store: WatchedStore) -> None:
     """The run is found by the document's path, its steps are read, and the line has every field of the runbook."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store, ENV="prod")
-        document = flow_run(chart=step())
-        await bench.put("run-7", document)
-        result = await bench.send("run-7", document, event_id="event-9")
-        assert (result.outcome, result.run_id, result.step_id) == (FlowOutcome.SUCCEEDED, "run-7", "chart")
-        line = bench.lines()[-1]
-        assert line.keys() >= {*REQUIRED, "flowKey", "stepId", "eventType", "subject", "reason"}
-        known = {name: line[name] for name in ("service", "env", "runId", "eventId", "severity", "reason")}
-        assert known == {
-            "service": "millpond",
-            "env": "prod",
-            "runId": "run-7",
-            "eventId": "event-9",
-            "severity": "INFO",
-            "reason": "step_succeeded",
-        }
-        assert (line["flowKey"], line["stepId"]) == ("daily-charts", "chart")
-        assert (line["eventType"], line["subject"]) == (UPDATED, "documents/flow_runs/run-7")
-
-    run(scenario())
+    bench = FlowBench(store, ENV="prod")
+    document = flow_run(chart=step())
+    await bench.put("run-7", document)
+    result = await bench.send("run-7", document, event_id="event-9")
+    assert (result.outcome, result.run_id, result.step_id) == (FlowOutcome.SUCCEEDED, "run-7", "chart")
+    line = bench.lines()[-1]
+    assert line.keys() >= {*REQUIRED, "flowKey", "stepId", "eventType", "subject", "reason"}
+    known = {name: line[name] for name in ("service", "env", "runId", "eventId", "severity", "reason")}
+    assert known == {
+        "service": "millpond",
+        "env": "prod",
+        "runId": "run-7",
+        "eventId": "event-9",
+        "severity": "INFO",
+        "reason": "step_succeeded",
+    }
+    assert (line["flowKey"], line["stepId"]) == ("daily-charts", "chart")
+    assert (line["eventType"], line["subject"]) == (UPDATED, "documents/flow_runs/run-7")
 
 
-def test_scenario_2_no_ready_step_is_a_no_op(store: WatchedStore, run: Run[Any]) -> None:
+async def test_scenario_2_no_ready_step_is_a_no_op(store: WatchedStore) -> None:
     """No READY step of a type we do: a result that says so, one INFO line, and nobody asked the store."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = flow_run(a=step("PENDING"), b=step(step_type="MAIL"))
-        await bench.put("r", document)
-        result = await bench.send("r", document)
-        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.NOOP, "no_ready_step", 200)
-        assert store.calls == 0
-        (line,) = bench.lines()
-        assert line.keys() >= REQUIRED
-        assert (line["severity"], line["reason"], line["runId"]) == ("INFO", "no_ready_step", "r")
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = flow_run(a=step("PENDING"), b=step(step_type="MAIL"))
+    await bench.put("r", document)
+    result = await bench.send("r", document)
+    assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.NOOP, "no_ready_step", 200)
+    assert store.calls == 0
+    (line,) = bench.lines()
+    assert line.keys() >= REQUIRED
+    assert (line["severity"], line["reason"], line["runId"]) == ("INFO", "no_ready_step", "r")
 
 
-def test_scenario_3_the_smallest_ready_step_is_picked(store: WatchedStore, run: Run[Any]) -> None:
+async def test_scenario_3_the_smallest_ready_step_is_picked(store: WatchedStore) -> None:
     """Lexicographically, by step id; and only that one is claimed."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = flow_run(z=step(), b10=step(), b9=step(), a=step("SUCCEEDED"))
-        await bench.put("r", document)
-        result = await bench.send("r", document)
-        assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b10")
-        assert store.moves == [("r", "b10", "RUNNING"), ("r", "b10", "SUCCEEDED")]
-        assert (await bench.step_of("r", "b9"))["status"] == "READY"
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = flow_run(z=step(), b10=step(), b9=step(), a=step("SUCCEEDED"))
+    await bench.put("r", document)
+    result = await bench.send("r", document)
+    assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b10")
+    assert store.moves == [("r", "b10", "RUNNING"), ("r", "b10", "SUCCEEDED")]
+    assert (await bench.step_of("r", "b9"))["status"] == "READY"
 
 
-def test_scenario_4_a_double_event_is_harmless(store: WatchedStore, run: Run[Any]) -> None:
+def test_scenario_4_a_double_event_is_harmless(store: WatchedStore, run: Run) -> None:
     """The very same event again, while the step runs and when it is done: no second claim, no second work."""
 
     async def scenario() -> None:
@@ -99,19 +87,15 @@ def test_scenario_4_a_double_event_is_harmless(store: WatchedStore, run: Run[Any
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "SUCCEEDED", "FAILED"])
-def test_scenario_5_a_step_that_is_not_ready_is_left_alone(store: WatchedStore, run: Run[Any], status: str) -> None:
+async def test_scenario_5_a_step_that_is_not_ready_is_left_alone(store: WatchedStore, status: str) -> None:
     """Whatever it is, it is not ours to begin."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = flow_run(chart=step(status, note="theirs"))
-        await bench.put("r", document)
-        result = await bench.send("r", document)
-        assert (result.outcome, result.reason, bench.worked) == (FlowOutcome.NOOP, "no_ready_step", [])
-        assert await bench.run_of("r") == document
-        assert store.moves == []
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = flow_run(chart=step(status, note="theirs"))
+    await bench.put("r", document)
+    result = await bench.send("r", document)
+    assert (result.outcome, result.reason, bench.worked) == (FlowOutcome.NOOP, "no_ready_step", [])
+    assert await bench.run_of("r") == document
+    assert store.moves == []
 
 
 INVALID: dict[str, Any] = {
@@ -129,31 +113,23 @@ INVALID: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_scenario_6_malformed_runs_are_ignored(store: WatchedStore, run: Run[Any], name: str) -> None:
+async def test_scenario_6_malformed_runs_are_ignored(store: WatchedStore, name: str) -> None:
     """Answered 200 and logged as invalid_steps; the run stays as it is and nobody asked the store."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        result = await bench.send("r", INVALID[name])
-        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "invalid_steps", 200)
-        assert store.calls == 0
-        assert set(bench.reasons()) == {"invalid_steps"}
-        assert bench.lines()[-1]["severity"] == "INFO"
-
-    run(scenario())
+    bench = FlowBench(store)
+    result = await bench.send("r", INVALID[name])
+    assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "invalid_steps", 200)
+    assert store.calls == 0
+    assert set(bench.reasons()) == {"invalid_steps"}
+    assert bench.lines()[-1]["severity"] == "INFO"
 
 
 @pytest.mark.parametrize("kind", ["created", "deleted", "written", "created.withAuthContext", "updatedd", ""])
-def test_scenario_6_events_that_are_no_updates_are_ignored(store: WatchedStore, run: Run[Any], kind: str) -> None:
+async def test_scenario_6_events_that_are_no_updates_are_ignored(store: WatchedStore, kind: str) -> None:
     """Also where the run they show has a READY step."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        event_type = f"google.cloud.firestore.document.v1.{kind}"
-        result = await bench.send("r", flow_run(chart=step()), event_type=event_type)
-        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "event_filtered", 200)
-        (line,) = bench.lines()
-        assert (line["severity"], line["reason"], store.calls) == ("INFO", "event_filtered", 0)
-        assert line.keys() >= REQUIRED
-
-    run(scenario())
+    bench = FlowBench(store)
+    event_type = f"google.cloud.firestore.document.v1.{kind}"
+    result = await bench.send("r", flow_run(chart=step()), event_type=event_type)
+    assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "event_filtered", 200)
+    (line,) = bench.lines()
+    assert (line["severity"], line["reason"], store.calls) == ("INFO", "event_filtered", 0)
+    assert line.keys() >= REQUIRED

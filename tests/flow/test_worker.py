@@ -19,142 +19,115 @@ from millpond.flow.step import StepContext
 from millpond.flow.worker import TOKENS_MAX, UNDECIDED_MAX
 from millpond.stores.memory import MemoryStore
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
-from tests.flow.conftest import Run
 
 DELIVERIES = 50
 
 
 @pytest.mark.parametrize("processes", [1, 5])
-def test_fifty_deliveries_at_once_do_the_work_once(store: WatchedStore, run: Run[Any], processes: int) -> None:
+async def test_fifty_deliveries_at_once_do_the_work_once(store: WatchedStore, processes: int) -> None:
     """One claims, works and finalises; every other is told that it lost, and none must come again."""
 
-    async def scenario() -> None:
-        async def work(context: StepContext) -> None:
-            worked.append(context.token)
-            await asyncio.sleep(0.05)
+    async def work(context: StepContext) -> None:
+        worked.append(context.token)
+        await asyncio.sleep(0.05)
 
-        worked: list[str] = []
-        document = flow_run(chart=step())
-        workers = [FlowBench(store, {"CHART_EXPORT": work}) for _ in range(processes)]
-        await workers[0].put("r", document)
-        results = await asyncio.gather(*(workers[i % processes].send("r", document) for i in range(DELIVERIES)))
-        assert len(worked) == 1
-        assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
-        outcomes = [result.outcome for result in results]
-        assert outcomes.count(FlowOutcome.SUCCEEDED) == 1
-        assert outcomes.count(FlowOutcome.LOST_RACE) == DELIVERIES - 1
-
-    run(scenario())
+    worked: list[str] = []
+    document = flow_run(chart=step())
+    workers = [FlowBench(store, {"CHART_EXPORT": work}) for _ in range(processes)]
+    await workers[0].put("r", document)
+    results = await asyncio.gather(*(workers[i % processes].send("r", document) for i in range(DELIVERIES)))
+    assert len(worked) == 1
+    assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
+    outcomes = [result.outcome for result in results]
+    assert outcomes.count(FlowOutcome.SUCCEEDED) == 1
+    assert outcomes.count(FlowOutcome.LOST_RACE) == DELIVERIES - 1
 
 
-def test_ten_thousand_filtered_events_cost_no_store_call(store: WatchedStore, run: Run[Any]) -> None:
+async def test_ten_thousand_filtered_events_cost_no_store_call(store: WatchedStore) -> None:
     """Counted at the port: other types, other collections, runs with nothing to do."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        idle = flow_run(a=step("SUCCEEDED"), b=step(dependsOn=["z"]), c=step("READY", "MAIL"))
-        for number in range(2_500):
-            await bench.send(f"r{number}", flow_run(chart=step()), event_type="x.created")
-            await bench.send(f"r{number}/steps/s", flow_run(chart=step()))
-            await bench.send(f"r{number}", idle)
-            await bench.send(f"r{number}", {"steps": []})
-        assert store.calls == 0
-        counted = {reason: n for (_, reason), n in bench.metrics.flow_events.items()}
-        assert counted == {"event_filtered": 5_000, "no_ready_step": 2_500, "invalid_steps": 2_500}
-
-    run(scenario())
+    bench = FlowBench(store)
+    idle = flow_run(a=step("SUCCEEDED"), b=step(dependsOn=["z"]), c=step("READY", "MAIL"))
+    for number in range(2_500):
+        await bench.send(f"r{number}", flow_run(chart=step()), event_type="x.created")
+        await bench.send(f"r{number}/steps/s", flow_run(chart=step()))
+        await bench.send(f"r{number}", idle)
+        await bench.send(f"r{number}", {"steps": []})
+    assert store.calls == 0
+    counted = {reason: n for (_, reason), n in bench.metrics.flow_events.items()}
+    assert counted == {"event_filtered": 5_000, "no_ready_step": 2_500, "invalid_steps": 2_500}
 
 
-def test_an_event_without_a_document_costs_one_read(store: WatchedStore, run: Run[Any]) -> None:
+async def test_an_event_without_a_document_costs_one_read(store: WatchedStore) -> None:
     """The run is looked up; where there is none, the event is none of ours."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        await bench.put("idle", flow_run(a=step("SUCCEEDED")))
-        await bench.put("r", flow_run(chart=step()))
-        assert (await bench.send("idle", None)).reason == "no_ready_step"
-        assert (await bench.send("gone", None)).reason == "event_filtered"
-        assert store.calls == 2
-        assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
-
-    run(scenario())
+    bench = FlowBench(store)
+    await bench.put("idle", flow_run(a=step("SUCCEEDED")))
+    await bench.put("r", flow_run(chart=step()))
+    assert (await bench.send("idle", None)).reason == "no_ready_step"
+    assert (await bench.send("gone", None)).reason == "event_filtered"
+    assert store.calls == 2
+    assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
 
 
-def test_a_good_step_beside_a_bad_one_is_worked(store: WatchedStore, run: Run[Any]) -> None:
+async def test_a_good_step_beside_a_bad_one_is_worked(store: WatchedStore) -> None:
     """And the bad one is logged, with what is wrong with it."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = flow_run(a={"status": "READY"}, b=step())
-        await bench.put("r", document)
-        result = await bench.send("r", document)
-        assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b")
-        (line,) = [line for line in bench.lines() if line["reason"] == "invalid_steps"]
-        assert (line["stepId"], line["severity"]) == ("a", "WARNING")
-        assert "stepType" in line["message"]
-        assert (await bench.step_of("r", "a")) == {"status": "READY"}
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = flow_run(a={"status": "READY"}, b=step())
+    await bench.put("r", document)
+    result = await bench.send("r", document)
+    assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b")
+    (line,) = [line for line in bench.lines() if line["reason"] == "invalid_steps"]
+    assert (line["stepId"], line["severity"]) == ("a", "WARNING")
+    assert "stepType" in line["message"]
+    assert (await bench.step_of("r", "a")) == {"status": "READY"}
 
 
-def test_steps_wait_for_what_they_depend_on(store: WatchedStore, run: Run[Any]) -> None:
+async def test_steps_wait_for_what_they_depend_on(store: WatchedStore) -> None:
     """In the event and, again, in the run that is claimed; blocked ones are logged with what they wait for."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = flow_run(a=step(dependsOn=["b", "x"]), b=step(type="CHART_EXPORT"), c=step(dependsOn=["b"]))
-        await bench.put("r", document)
-        assert (await bench.send("r", document)).step_id == "b"
-        blocked = {line["stepId"]: line["message"] for line in bench.lines() if line["reason"] == "step_blocked"}
-        assert blocked == {"a": "waits for b (READY), x (missing)", "c": "waits for b (READY)"}
-        # An event from before: b had succeeded then, and somebody has put it back since.
-        await bench.patch("r", {("steps", "b", "status"): "PENDING"})
-        early = flow_run(b=step("SUCCEEDED"), c=step(dependsOn=["b"]))
-        result = await bench.send("r", early)
-        assert (result.outcome, result.reason) == (FlowOutcome.NOOP, "step_blocked")
-        assert (await bench.step_of("r", "c"))["status"] == "READY"
-        await bench.patch("r", {("steps", "b", "status"): "SUCCEEDED"})
-        assert (await bench.send_current("r")).step_id == "c"
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = flow_run(a=step(dependsOn=["b", "x"]), b=step(type="CHART_EXPORT"), c=step(dependsOn=["b"]))
+    await bench.put("r", document)
+    assert (await bench.send("r", document)).step_id == "b"
+    blocked = {line["stepId"]: line["message"] for line in bench.lines() if line["reason"] == "step_blocked"}
+    assert blocked == {"a": "waits for b (READY), x (missing)", "c": "waits for b (READY)"}
+    # An event from before: b had succeeded then, and somebody has put it back since.
+    await bench.patch("r", {("steps", "b", "status"): "PENDING"})
+    early = flow_run(b=step("SUCCEEDED"), c=step(dependsOn=["b"]))
+    result = await bench.send("r", early)
+    assert (result.outcome, result.reason) == (FlowOutcome.NOOP, "step_blocked")
+    assert (await bench.step_of("r", "c"))["status"] == "READY"
+    await bench.patch("r", {("steps", "b", "status"): "SUCCEEDED"})
+    assert (await bench.send_current("r")).step_id == "c"
 
 
 @pytest.mark.parametrize(
     "step_id", ["a.b", "a/b", "`a`", "a\\b", " ", "ä.ö", "0", "a-b", "*", "[x]", "a'\"b", "x" * 1400]
 )
-def test_any_step_id_works(store: WatchedStore, run: Run[Any], step_id: str) -> None:
+async def test_any_step_id_works(store: WatchedStore, step_id: str) -> None:
     """Its dots are no path, and its neighbour with a name that would be one stays as it is."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        document = {"steps": {step_id: step(), "zz": step("PENDING", b=step())}}
-        await bench.put("r", document)
-        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
-        after = (await bench.run_of("r"))["steps"]
-        assert after.keys() == {step_id, "zz"}
-        assert (after[step_id]["status"], after["zz"]) == ("SUCCEEDED", document["steps"]["zz"])
-
-    run(scenario())
+    bench = FlowBench(store)
+    document = {"steps": {step_id: step(), "zz": step("PENDING", b=step())}}
+    await bench.put("r", document)
+    assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
+    after = (await bench.run_of("r"))["steps"]
+    assert after.keys() == {step_id, "zz"}
+    assert (after[step_id]["status"], after["zz"]) == ("SUCCEEDED", document["steps"]["zz"])
 
 
-def test_what_others_change_meanwhile_stays(store: WatchedStore, run: Run[Any]) -> None:
+async def test_what_others_change_meanwhile_stays(store: WatchedStore) -> None:
     """Other steps, and other fields of the same step, changed between our claim and our finalise."""
 
-    async def scenario() -> None:
-        async def work(_: StepContext) -> Document:
-            await bench.patch("r", {("steps", "b", "status"): "CANCELLED", ("note",): "changed"})
-            await bench.patch("r", {("steps", "a", "comment"): "hello", ("steps", "c"): step("PENDING")})
-            return {"n": 1}
+    async def work(_: StepContext) -> Document:
+        await bench.patch("r", {("steps", "b", "status"): "CANCELLED", ("note",): "changed"})
+        await bench.patch("r", {("steps", "a", "comment"): "hello", ("steps", "c"): step("PENDING")})
+        return {"n": 1}
 
-        bench = FlowBench(store, {"CHART_EXPORT": work})
-        await bench.put("r", {**flow_run(a=step(), b=step("PENDING")), "note": "first"})
-        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
-        after = await bench.run_of("r")
-        assert (after["note"], after["steps"]["b"]["status"]) == ("changed", "CANCELLED")
-        assert after["steps"]["c"] == step("PENDING")
-        assert (after["steps"]["a"]["comment"], after["steps"]["a"]["outputs"]) == ("hello", {"n": 1})
-
-    run(scenario())
+    bench = FlowBench(store, {"CHART_EXPORT": work})
+    await bench.put("r", {**flow_run(a=step(), b=step("PENDING")), "note": "first"})
+    assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
+    after = await bench.run_of("r")
+    assert (after["note"], after["steps"]["b"]["status"]) == ("changed", "CANCELLED")
+    assert after["steps"]["c"] == step("PENDING")
+    assert (after["steps"]["a"]["comment"], after["steps"]["a"]["outputs"]) == ("hello", {"n": 1})
 
 
 # --- what a step may do ------------------------------------------------------------------------------------------
@@ -231,62 +204,50 @@ BROKEN: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_whatever_a_step_does_it_ends_failed_with_a_code(store: WatchedStore, run: Run[Any], name: str) -> None:
+async def test_whatever_a_step_does_it_ends_failed_with_a_code(store: WatchedStore, name: str) -> None:
     """Never RUNNING for ever; the worker goes on, and no text of the run gets into the log."""
     function, code = BROKEN[name]
-
-    async def scenario() -> None:
-        bench = FlowBench(store, {"BREAK": function, "CHART_EXPORT": lambda _: None})
-        await bench.put("r", flow_run(a=step(step_type="BREAK"), b=step()))
-        result = await bench.send_current("r")
-        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FAILED, "step_failed", 200)
-        found = await bench.step_of("r", "a")
-        assert (found["status"], found["error"]["code"]) == ("FAILED", code)
-        assert found["error"]["message"]
-        assert store.finalises("r", "a") == ["FAILED"]
-        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
-        assert bench.flow.worker.running == 0
-
-    run(scenario())
+    bench = FlowBench(store, {"BREAK": function, "CHART_EXPORT": lambda _: None})
+    await bench.put("r", flow_run(a=step(step_type="BREAK"), b=step()))
+    result = await bench.send_current("r")
+    assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FAILED, "step_failed", 200)
+    found = await bench.step_of("r", "a")
+    assert (found["status"], found["error"]["code"]) == ("FAILED", code)
+    assert found["error"]["message"]
+    assert store.finalises("r", "a") == ["FAILED"]
+    assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
+    assert bench.flow.worker.running == 0
 
 
-def test_a_step_that_takes_too_long_is_failed(store: WatchedStore, run: Run[Any]) -> None:
+async def test_a_step_that_takes_too_long_is_failed(store: WatchedStore) -> None:
     """Also one in a thread, which cannot be stopped: its result is not used."""
-
-    async def scenario() -> None:
-        release = threading.Event()
-        bench = FlowBench(store, {"CHART_EXPORT": lambda _: {"late": release.wait(10)}}, FLOW_STEP_MAX_S="0.1")
-        await bench.put("r", flow_run(a=step()))
-        result = await bench.send_current("r")
-        release.set()
-        await asyncio.sleep(0.05)
-        found = await bench.step_of("r", "a")
-        assert (result.outcome, found["error"]["code"], found.get("outputs")) == (
-            FlowOutcome.FAILED,
-            "STEP_TIMEOUT",
-            None,
-        )
-
-    run(scenario())
+    release = threading.Event()
+    bench = FlowBench(store, {"CHART_EXPORT": lambda _: {"late": release.wait(10)}}, FLOW_STEP_MAX_S="0.1")
+    await bench.put("r", flow_run(a=step()))
+    result = await bench.send_current("r")
+    release.set()
+    await asyncio.sleep(0.05)
+    found = await bench.step_of("r", "a")
+    assert (result.outcome, found["error"]["code"], found.get("outputs")) == (
+        FlowOutcome.FAILED,
+        "STEP_TIMEOUT",
+        None,
+    )
 
 
-def test_a_step_is_told_what_it_works_on(store: WatchedStore, run: Run[Any]) -> None:
+async def test_a_step_is_told_what_it_works_on(store: WatchedStore) -> None:
     """Run, step, inputs, attempt, a key for others, a folder of its own."""
-
-    async def scenario() -> None:
-        seen: list[StepContext] = []
-        bench = FlowBench(store, {"CHART_EXPORT": seen.append})
-        await bench.put("a+b", flow_run(c__d=step(inputs={"n": 1}, extra=2)))
-        await bench.send_current("a+b")
-        (context,) = seen
-        assert (context.run_id, context.step_id, context.step_type) == ("a+b", "c.d", "CHART_EXPORT")
-        assert (context.inputs, context.step["extra"], context.run["flowKey"]) == ({"n": 1}, 2, "daily-charts")
-        assert (context.attempt, context.idempotency_key) == (1, "a%2Bb+c.d")
-        assert context.artifacts.parts[-2:] == ("a+b", "c.d")
-        claim = (await bench.step_of("a+b", "c.d"))["claim"]
-        assert (claim["token"], claim["idempotencyKey"]) == (context.token, context.idempotency_key)
-
-    run(scenario())
+    seen: list[StepContext] = []
+    bench = FlowBench(store, {"CHART_EXPORT": seen.append})
+    await bench.put("a+b", flow_run(c__d=step(inputs={"n": 1}, extra=2)))
+    await bench.send_current("a+b")
+    (context,) = seen
+    assert (context.run_id, context.step_id, context.step_type) == ("a+b", "c.d", "CHART_EXPORT")
+    assert (context.inputs, context.step["extra"], context.run["flowKey"]) == ({"n": 1}, 2, "daily-charts")
+    assert (context.attempt, context.idempotency_key) == (1, "a%2Bb+c.d")
+    assert context.artifacts.parts[-2:] == ("a+b", "c.d")
+    claim = (await bench.step_of("a+b", "c.d"))["claim"]
+    assert (claim["token"], claim["idempotencyKey"]) == (context.token, context.idempotency_key)
 
 
 # --- what a store may do -----------------------------------------------------------------------------------------
@@ -296,105 +257,79 @@ AWAY = Unavailable("away", code="UNAVAILABLE")
 
 @pytest.mark.parametrize("fault", ["before", "after"])
 @pytest.mark.parametrize("commit", [0, 1])
-def test_a_lost_reply_heals_by_reading_again(store: WatchedStore, run: Run[Any], fault: str, commit: int) -> None:
+async def test_a_lost_reply_heals_by_reading_again(store: WatchedStore, fault: str, commit: int) -> None:
     """Of the claim and of the finalise, whether it was applied or not: one work, one finalise."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store)
-        await bench.put("r", flow_run(a=step()))
-        getattr(store, fault)[:] = [None] * commit + [AWAY]
-        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
-        assert (bench.worked, store.finalises("r", "a")) == ([("r", "a")], ["SUCCEEDED"])
-
-    run(scenario())
+    bench = FlowBench(store)
+    await bench.put("r", flow_run(a=step()))
+    getattr(store, fault)[:] = [None] * commit + [AWAY]
+    assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
+    assert (bench.worked, store.finalises("r", "a")) == ([("r", "a")], ["SUCCEEDED"])
 
 
-def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(
-    store: WatchedStore, run: Run[Any]
-) -> None:
+async def test_a_claim_whose_answer_was_late_is_ours_when_the_event_comes_again(store: WatchedStore) -> None:
     """It was made, and nobody knew: the redelivered event goes on with it instead of losing to itself."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
-        document = flow_run(a=step())
-        await bench.put("r", document)
-        store.after = [AWAY]
-        store.reads_failing = [None] + [AWAY] * 10_000
-        first = await bench.send("r", document)
-        assert (first.reason, first.http_status, bench.worked) == ("store_unavailable", 503, [])
-        assert (await bench.step_of("r", "a"))["status"] == "RUNNING"
-        store.reads_failing = []
-        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
-        assert store.moves == [("r", "a", "RUNNING"), ("r", "a", "SUCCEEDED")]
-
-    run(scenario())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
+    document = flow_run(a=step())
+    await bench.put("r", document)
+    store.after = [AWAY]
+    store.reads_failing = [None] + [AWAY] * 10_000
+    first = await bench.send("r", document)
+    assert (first.reason, first.http_status, bench.worked) == ("store_unavailable", 503, [])
+    assert (await bench.step_of("r", "a"))["status"] == "RUNNING"
+    store.reads_failing = []
+    assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
+    assert store.moves == [("r", "a", "RUNNING"), ("r", "a", "SUCCEEDED")]
 
 
-def test_several_claims_whose_answers_were_late(store: WatchedStore, run: Run[Any]) -> None:
+async def test_several_claims_whose_answers_were_late(store: WatchedStore) -> None:
     """Two deliveries, both undecided, one by a denial: whichever claim was made is gone on with, and once."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
-        document = flow_run(a=step())
-        await bench.put("r", document)
-        store.after = [AWAY]
-        store.reads_failing = [None, AWAY, AccessDenied("denied"), *[AWAY] * 10_000]
-        first = await bench.send("r", document)
-        store.reads_failing = [AWAY] * 10_000
-        second = await bench.send("r", document)
-        assert (first.http_status, second.http_status, bench.worked) == (503, 503, [])
-        store.reads_failing = []
-        results = await asyncio.gather(*(bench.send("r", document) for _ in range(3)))
-        assert sorted(result.outcome for result in results) == ["lost_race", "lost_race", "succeeded"]
-        assert bench.worked == [("r", "a")]
-
-    run(scenario())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
+    document = flow_run(a=step())
+    await bench.put("r", document)
+    store.after = [AWAY]
+    store.reads_failing = [None, AWAY, AccessDenied("denied"), *[AWAY] * 10_000]
+    first = await bench.send("r", document)
+    store.reads_failing = [AWAY] * 10_000
+    second = await bench.send("r", document)
+    assert (first.http_status, second.http_status, bench.worked) == (503, 503, [])
+    store.reads_failing = []
+    results = await asyncio.gather(*(bench.send("r", document) for _ in range(3)))
+    assert sorted(result.outcome for result in results) == ["lost_race", "lost_race", "succeeded"]
+    assert bench.worked == [("r", "a")]
 
 
-def test_of_very_many_undecided_claims_the_newest_are_remembered(run: Run[Any]) -> None:
+async def test_of_very_many_undecided_claims_the_newest_are_remembered() -> None:
     """An older one was refused by the claims after it, or is over by now; the newest may have been made."""
-
-    async def scenario() -> None:
-        worker = FlowBench(WatchedStore(MemoryStore())).flow.worker
-        for number in range(TOKENS_MAX + 10):
-            worker._remember("r", "a", (f"token-{number}",))
-        assert worker._undecided["r", "a"] == tuple(f"token-{number}" for number in range(10, TOKENS_MAX + 10))
-        for number in range(UNDECIDED_MAX):
-            worker._remember(f"r{number}", "a", ("t",))
-        assert len(worker._undecided) == UNDECIDED_MAX
-        assert ("r", "a") not in worker._undecided
-
-    run(scenario())
+    worker = FlowBench(WatchedStore(MemoryStore())).flow.worker
+    for number in range(TOKENS_MAX + 10):
+        worker._remember("r", "a", (f"token-{number}",))
+    assert worker._undecided["r", "a"] == tuple(f"token-{number}" for number in range(10, TOKENS_MAX + 10))
+    for number in range(UNDECIDED_MAX):
+        worker._remember(f"r{number}", "a", ("t",))
+    assert len(worker._undecided) == UNDECIDED_MAX
+    assert ("r", "a") not in worker._undecided
 
 
-def test_a_claim_of_ours_whose_type_was_changed_is_given_back(store: WatchedStore, run: Run[Any]) -> None:
+async def test_a_claim_of_ours_whose_type_was_changed_is_given_back(store: WatchedStore) -> None:
     """Its answer was late, and meanwhile a person made the step another worker's."""
-
-    async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
-        document = flow_run(a=step())
-        await bench.put("r", document)
-        store.after = [AWAY]
-        store.reads_failing = [None, *[AWAY] * 10_000]
-        await bench.send("r", document)
-        store.reads_failing = []
-        await bench.patch("r", {("steps", "a", "stepType"): "MAIL"})
-        assert (await bench.send("r", document)).reason == "no_ready_step"
-        assert (await bench.step_of("r", "a"))["status"] == "READY"
-
-    run(scenario())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
+    document = flow_run(a=step())
+    await bench.put("r", document)
+    store.after = [AWAY]
+    store.reads_failing = [None, *[AWAY] * 10_000]
+    await bench.send("r", document)
+    store.reads_failing = []
+    await bench.patch("r", {("steps", "a", "stepType"): "MAIL"})
+    assert (await bench.send("r", document)).reason == "no_ready_step"
+    assert (await bench.step_of("r", "a"))["status"] == "READY"
 
 
 @pytest.mark.parametrize("step_id", ["a\rb", "\n", "\x00", "\x7f"])
-def test_a_step_id_with_control_characters_is_not_taken(run: Run[Any], step_id: str) -> None:
+async def test_a_step_id_with_control_characters_is_not_taken(step_id: str) -> None:
     """Firestore takes some of them for others, so a claim would land on another step."""
-
-    async def scenario() -> None:
-        bench = FlowBench(WatchedStore(MemoryStore()))
-        assert (await bench.send("r", {"steps": {step_id: step()}})).reason == "invalid_steps"
-        assert bench.store.calls == 0
-
-    run(scenario())
+    bench = FlowBench(WatchedStore(MemoryStore()))
+    assert (await bench.send("r", {"steps": {step_id: step()}})).reason == "invalid_steps"
+    assert bench.store.calls == 0
 
 
 REFUSALS = {
@@ -411,64 +346,53 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_claim_that_cannot_be_made(store: WatchedStore, run: Run[Any], name: str) -> None:
+async def test_a_claim_that_cannot_be_made(store: WatchedStore, name: str) -> None:
     """What may heal comes again; the step stays READY, nothing was worked on, and the line says how bad it is."""
     error, outcome, reason, status, severity = REFUSALS[name]
-
-    async def scenario() -> None:
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
-        await bench.put("r", flow_run(a=step()))
-        store.before = [error] * 1_000
-        result = await bench.send_current("r")
-        assert (result.outcome, result.reason, result.http_status) == (outcome, reason, status)
-        assert (result.run_id, result.step_id) == ("r", "a")
-        assert bench.lines()[-1]["severity"] == severity
-        assert ((await bench.step_of("r", "a"))["status"], bench.worked) == ("READY", [])
-        store.before = []
-        assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
-
-    run(scenario())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.5")
+    await bench.put("r", flow_run(a=step()))
+    store.before = [error] * 1_000
+    result = await bench.send_current("r")
+    assert (result.outcome, result.reason, result.http_status) == (outcome, reason, status)
+    assert (result.run_id, result.step_id) == ("r", "a")
+    assert bench.lines()[-1]["severity"] == severity
+    assert ((await bench.step_of("r", "a"))["status"], bench.worked) == ("READY", [])
+    store.before = []
+    assert (await bench.send_current("r")).outcome is FlowOutcome.SUCCEEDED
 
 
-def test_contention_is_retried_and_then_comes_again(store: WatchedStore, run: Run[Any]) -> None:
+async def test_contention_is_retried_and_then_comes_again(store: WatchedStore) -> None:
     """Somebody who never stops changing the run: 503 with the reason, and a claim as soon as they pause."""
 
-    async def scenario() -> None:
-        async def rival(*arguments: Any) -> Any:
-            await bench.patch("r", {("n",): time.monotonic_ns()})
-            return await inner(*arguments)
+    async def rival(*arguments: Any) -> Any:
+        await bench.patch("r", {("n",): time.monotonic_ns()})
+        return await inner(*arguments)
 
-        bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.3")
-        await bench.put("r", flow_run(a=step()))
-        document = await bench.run_of("r")
-        inner = store._commit
-        store._commit = rival  # type: ignore[method-assign,assignment]
-        result = await bench.send("r", document)
-        assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.RETRY, "contention", 503)
-        store._commit = inner  # type: ignore[method-assign]
-        assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
-
-    run(scenario())
+    bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.3")
+    await bench.put("r", flow_run(a=step()))
+    document = await bench.run_of("r")
+    inner = store._commit
+    store._commit = rival  # type: ignore[method-assign,assignment]
+    result = await bench.send("r", document)
+    assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.RETRY, "contention", 503)
+    store._commit = inner  # type: ignore[method-assign]
+    assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
 
 
-def test_more_events_than_may_wait_are_sent_away(store: WatchedStore, run: Run[Any]) -> None:
+async def test_more_events_than_may_wait_are_sent_away(store: WatchedStore) -> None:
     """429: no claim is made that nobody has time for."""
+    release = asyncio.Event()
 
-    async def scenario() -> None:
-        release = asyncio.Event()
+    async def work(_: StepContext) -> None:
+        await release.wait()
 
-        async def work(_: StepContext) -> None:
-            await release.wait()
-
-        bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_STEPS_AT_ONCE="1", CONSUMER_QUEUE_SIZE="2")
-        for name in "abcd":
-            await bench.put(name, flow_run(x=step()))
-        waiting = [asyncio.ensure_future(bench.send(name, flow_run(x=step()))) for name in "abcd"]
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        (refused,) = [task.result() for task in done]
-        assert (refused.reason, refused.http_status) == ("backpressure_queue_full", 429)
-        release.set()
-        results = await asyncio.gather(*waiting)
-        assert [result.outcome for result in results].count(FlowOutcome.SUCCEEDED) == 3
-
-    run(scenario())
+    bench = FlowBench(store, {"CHART_EXPORT": work}, FLOW_STEPS_AT_ONCE="1", CONSUMER_QUEUE_SIZE="2")
+    for name in "abcd":
+        await bench.put(name, flow_run(x=step()))
+    waiting = [asyncio.ensure_future(bench.send(name, flow_run(x=step()))) for name in "abcd"]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    (refused,) = [task.result() for task in done]
+    assert (refused.reason, refused.http_status) == ("backpressure_queue_full", 429)
+    release.set()
+    results = await asyncio.gather(*waiting)
+    assert [result.outcome for result in results].count(FlowOutcome.SUCCEEDED) == 3

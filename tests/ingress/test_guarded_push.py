@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import ssl
 import sys
@@ -12,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from millpond import settings as settings_module
 from millpond.core.errors import KeysUnavailable, PushForbidden, SettingsError
 from millpond.ingress import certificates, oidc, push
 from millpond.ingress.oidc import PushGuard
-from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
 from tests.common.issuer import (
     ACCOUNT,
@@ -25,16 +22,10 @@ from tests.common.issuer import (
     Issuer,
     good,
 )
+from tests.common.push import push_bytes
+from tests.common.rig import Rig
 
-BODY = json.dumps(
-    {
-        "message": {
-            "messageId": "m",
-            "publishTime": "2026-01-08T12:00:00Z",
-            "data": "eyJzZXJ2aWNlIjoiYSIsInRpbWVzdGFtcCI6MX0=",
-        }
-    }
-).encode()
+BODY = push_bytes({"service": "a", "timestamp": 1})
 
 
 class Door:
@@ -44,9 +35,9 @@ class Door:
         self._runner = runner
         # How many bodies were read.
         self.read = 0
-        self._stream = io.BytesIO()
-        self._service = Service(settings_module.load({"STORE": "memory"}), MemoryStore(), self._stream)
-        self.endpoint = push.PushEndpoint(self._service.engine, self._service.outcomes, gate.guard)
+        self._rig = Rig(MemoryStore())
+        service = self._rig.service
+        self.endpoint = push.PushEndpoint(service.engine, service.outcomes, gate.guard)
 
     def ask(self, *headers: tuple[bytes, bytes], times: int = 1) -> list[tuple[int, dict[bytes, bytes], Any]]:
         """The answers to so many requests at once, in the order in which they came."""
@@ -74,8 +65,7 @@ class Door:
         return answers
 
     def lines(self) -> list[dict[str, Any]]:
-        self._service.log.close()
-        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
+        return self._rig.lines()
 
 
 @pytest.fixture
@@ -162,10 +152,9 @@ ASKED_FOR = {"STORE": "memory", "PUSH_AUDIENCE": AUDIENCE, "PUSH_SERVICE_ACCOUNT
 
 
 def build(environment: dict[str, str]) -> PushGuard | None:
-    found = settings_module.load(environment)
-    service = Service(found, MemoryStore(), io.BytesIO())
+    service = Rig(MemoryStore(), **environment).service
     try:
-        return oidc.build_guard(found, service.log)
+        return oidc.build_guard(service.settings, service.log)
     finally:
         service.log.close()
 

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
-from millpond import settings as settings_module
 from millpond.core.ack import Answered
 from millpond.core.errors import AccessDenied, Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Write
-from millpond.ingress.push import PushEndpoint
-from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
 from millpond.views.services import OpsServices
+from tests.common.push import push_bytes
+from tests.common.rig import Rig
 
 SHAPE = {"outcome", "reason", "messageId", "topic", "views", "error"}
 Message = MutableMapping[str, Any]
 
 
-def push_body(data: str = "eyJzZXJ2aWNlIjoiYSIsInRpbWVzdGFtcCI6MX0=", **more: Any) -> bytes:
+def event_body(data: Any = None, **more: Any) -> bytes:
     """A system event, unless other data is given."""
-    message = {"messageId": "m", "publishTime": "2026-01-08T12:00:00Z", "data": data}
-    return json.dumps({"message": message, **more}).encode()
+    event = {"service": "a", "timestamp": 1} if data is None else data
+    return push_bytes(event, message_id="m", **{"subscription": None, **more})
 
 
 class FailingStore(MemoryStore):
@@ -55,26 +53,21 @@ class Exchange(NamedTuple):
     lines: list[dict[str, Any]]
 
 
-class Pond:
+class Pond(Rig[MemoryStore]):
     """A service on a store that may fail, asked through its push endpoint alone."""
 
     def __init__(self, store: MemoryStore | None = None, **environment: str) -> None:
-        self._stream = io.BytesIO()
-        found = settings_module.load({"STORE": "memory", "FIRESTORE_RETRY_MAX_ATTEMPTS": "1", **environment})
-        self.service = Service(found, store or MemoryStore(), self._stream)
-        self.endpoint = PushEndpoint(self.service.engine, self.service.outcomes)
+        super().__init__(store or MemoryStore(), **{"FIRESTORE_RETRY_MAX_ATTEMPTS": "1", **environment})
 
     def ask(self, *parts: Message, headers: Iterable[tuple[bytes, bytes]] = ()) -> Exchange:
         """One request, as a server would hand it over, and its lines."""
         status, sent, answer = asyncio.run(self.request(*parts, headers=headers))
-        self.service.log.close()
-        lines = [json.loads(line) for line in self._stream.getvalue().splitlines()]
-        return Exchange(status, sent, answer, [line for line in lines if "messageId" in line])
+        return Exchange(status, sent, answer, [line for line in self.lines() if "messageId" in line])
 
     async def request(
         self, *parts: Message, headers: Iterable[tuple[bytes, bytes]] = ()
     ) -> tuple[int | None, dict[bytes, bytes], Any]:
-        waiting = list(parts) or [{"type": "http.request", "body": push_body(), "more_body": False}]
+        waiting = list(parts) or [{"type": "http.request", "body": event_body(), "more_body": False}]
         sent: list[Message] = []
 
         async def receive() -> Message:
@@ -122,7 +115,7 @@ def test_a_store_that_fails(error: Exception, reason: str, severity: str, code: 
 
 def test_a_letter_that_cannot_be_stored() -> None:
     """Poison whose letter was not stored is not acknowledged: it must come again."""
-    part = {"type": "http.request", "body": push_body("bm90IEpTT04="), "more_body": False}
+    part = {"type": "http.request", "body": event_body(b"not JSON"), "more_body": False}
     exchange = Pond(FailingStore(Unavailable("the disk is full", "FullError"))).ask(part)
     assert exchange.status == 503
     assert exchange.answer["outcome"] == "retry"
@@ -180,7 +173,7 @@ def test_what_one_turn_answers_is_logged_and_counted_each_once(monkeypatch: pyte
     async def ask(*numbers: int) -> None:
         done = [asyncio.get_running_loop().create_future() for _ in numbers]
         for number, answered in zip(numbers, done, strict=True):
-            body = push_body().replace(b'"m"', f'"m{number}"'.encode())
+            body = event_body().replace(b'"m"', f'"m{number}"'.encode())
             pond.endpoint.accept("POST", [], body, lambda *_, answered=answered: answered.set_result(None))
         pond.endpoint.accept("GET", [], b"", lambda *_: None)
         await asyncio.gather(*done)
@@ -247,7 +240,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> tuple[Pond, list[Delivery]]:
 def test_a_body_in_pieces(handled: tuple[Pond, list[Delivery]], size: int) -> None:
     """However the body is cut, it is one message."""
     pond, found = handled
-    body = push_body()
+    body = event_body()
     parts: list[Message] = [
         {"type": "http.request", "body": body[at : at + size], "more_body": True}
         for at in range(0, len(body), size)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
 
-from tests.acceptance.support import Server
+from tests.common.server import Server
 from tests.instances.traffic import Message
 
 AT_ONCE = 24

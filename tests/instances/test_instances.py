@@ -16,9 +16,9 @@ import pytest
 
 from millpond.core.decode import decode_push
 from millpond.service.views import load_views
-from tests.acceptance.support import Server
-from tests.common.firestore_proxy import running_proxy, total
+from tests.common.firestore_proxy import running_proxy
 from tests.common.pond import Pond
+from tests.common.server import Server
 from tests.instances.broker import Broker
 from tests.instances.counting import Fills
 from tests.instances.traffic import Message, Traffic
@@ -98,7 +98,7 @@ def test_three_instances_converge(
     began = time.monotonic()
     asyncio.run(broker.send(deliveries, half_way=fleet.replace_first))
     took_s = time.monotonic() - began
-    figures(_figures(traffic, broker, fleet.counted(), total(proxy.counts.values()), took_s))
+    figures(_figures(traffic, broker, fleet.counted(), proxy.total(), took_s))
     settled = onlooker.documents(project)
     documents = documents_of_views(settled)
     assert broker.broken > 0, "the kill hit nothing"
@@ -152,5 +152,5 @@ def _figures(traffic: Traffic, broker: Broker, counted: Mapping[str, int], wire:
         f"{INSTANCES} instances, one killed and replaced, seed {SEED}: {answered} deliveries of "
         f"{len(traffic.messages)} messages in {took_s:.1f} s, {broker.broken} cut off\n"
         f"per message delivered: {conflicts:.2f} conflicts, {read:.2f} documents read by batches "
-        f"({wire.documents_read / answered:.2f} on the wire), {written:.2f} written"
+        f"({wire.reads / answered:.2f} on the wire), {written:.2f} written"
     )

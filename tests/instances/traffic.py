@@ -6,14 +6,13 @@ and its place in the order. The greatest fact about a field is what the document
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import json
 import random
 from collections import Counter
 from typing import Any, NamedTuple
 
-SUBSCRIPTION = "projects/test/subscriptions/instances"
+from tests.common.push import push_bytes
+
 _SECOND = 1_000_000
 _SPREAD_S = 600
 # Millpond's defaults: further ahead counts as publish time, later than that is ignored by the latest ticks.
@@ -29,13 +28,8 @@ class Message(NamedTuple):
 
     def encoded(self) -> bytes:
         """As Pub/Sub pushes it."""
-        message = {
-            "messageId": self.message_id,
-            "publishTime": _text(self.published),
-            "data": base64.b64encode(json.dumps(self.data).encode()).decode(),
-            "attributes": {"topic": self.topic},
-        }
-        return json.dumps({"message": message, "subscription": SUBSCRIPTION}).encode()
+        published = _text(self.published)
+        return push_bytes(self.data, message_id=self.message_id, published=published, topic=self.topic)
 
 
 class Fact(NamedTuple):

@@ -334,7 +334,7 @@ def test_streams_are_counted() -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["cancellation", "an error"])
-def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
+async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
     streams = Streams()
     told: list[str] = []
 
@@ -350,16 +350,13 @@ def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
     async def receive() -> Any:
         await asyncio.sleep(3600)
 
-    async def scenario() -> None:
-        stream = streams.start(frames(), lambda: told.append("closed"))
-        answering = asyncio.create_task(stream({"method": "GET"}, receive, send))
-        await asyncio.sleep(0.02)
-        answering.cancel()
-        (end,) = await asyncio.gather(answering, return_exceptions=True)
-        assert isinstance(end, asyncio.CancelledError | Unavailable)
-        assert (streams.open, told) == (0, ["closed"])
-
-    asyncio.run(scenario())
+    stream = streams.start(frames(), lambda: told.append("closed"))
+    answering = asyncio.create_task(stream({"method": "GET"}, receive, send))
+    await asyncio.sleep(0.02)
+    answering.cancel()
+    (end,) = await asyncio.gather(answering, return_exceptions=True)
+    assert isinstance(end, asyncio.CancelledError | Unavailable)
+    assert (streams.open, told) == (0, ["closed"])
 
 
 def test_a_stream_that_is_refused_leaves_nothing_open() -> None:

@@ -76,63 +76,51 @@ def client(port: int) -> Any:
         yield connection
 
 
-def test_a_client_that_stopped_reading_is_cut_off() -> None:
+async def test_a_client_that_stopped_reading_is_cut_off() -> None:
     """After half a minute, not before; its stream ends, and its place is free."""
     scene = Scene()
-
-    async def scenario() -> None:
-        async with scene.serving() as port:
-            with client(port):
-                await scene.until(scene.is_unread)
-                (connection,) = scene.connections
-                since = connection.flow.unread_since
-                connection.close_if_overdue(since + UNREAD_S_MAX - 0.1)
-                await asyncio.sleep(0.05)
-                assert scene.streams.open == 1
-                connection.close_if_overdue(since + UNREAD_S_MAX + 0.1)
-                await scene.until(lambda: scene.streams.open == 0)
-                assert connection.transport.is_closing()
-
-    asyncio.run(scenario())
+    async with scene.serving() as port:
+        with client(port):
+            await scene.until(scene.is_unread)
+            (connection,) = scene.connections
+            since = connection.flow.unread_since
+            connection.close_if_overdue(since + UNREAD_S_MAX - 0.1)
+            await asyncio.sleep(0.05)
+            assert scene.streams.open == 1
+            connection.close_if_overdue(since + UNREAD_S_MAX + 0.1)
+            await scene.until(lambda: scene.streams.open == 0)
+            assert connection.transport.is_closing()
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["a silent stream", "a client that is slow and reads"])
-def test_a_client_that_reads_is_left_alone(*, silent: bool) -> None:
+async def test_a_client_that_reads_is_left_alone(*, silent: bool) -> None:
     """However long nothing happens, and however often it was behind."""
     scene = Scene(silent=silent)
-
-    async def scenario() -> None:
-        async with scene.serving() as port:
-            loop = asyncio.get_running_loop()
-            with client(port) as reader:
-                if not silent:
-                    await scene.until(scene.is_unread)
-                scene.silent = True
-                assert await loop.sock_recv(reader, 4_096)
-                with contextlib.suppress(TimeoutError):
-                    while await asyncio.wait_for(loop.sock_recv(reader, 2**20), 0.3):
-                        pass
-                (connection,) = scene.connections
-                connection.close_if_overdue(loop.time() + 2 * UNREAD_S_MAX)
-                await asyncio.sleep(0.05)
-                assert scene.streams.open == 1
-                assert not connection.transport.is_closing()
-                connection.transport.abort()
-                await scene.until(lambda: scene.streams.open == 0)
-
-    asyncio.run(scenario())
+    async with scene.serving() as port:
+        loop = asyncio.get_running_loop()
+        with client(port) as reader:
+            if not silent:
+                await scene.until(scene.is_unread)
+            scene.silent = True
+            assert await loop.sock_recv(reader, 4_096)
+            with contextlib.suppress(TimeoutError):
+                while await asyncio.wait_for(loop.sock_recv(reader, 2**20), 0.3):
+                    pass
+            (connection,) = scene.connections
+            connection.close_if_overdue(loop.time() + 2 * UNREAD_S_MAX)
+            await asyncio.sleep(0.05)
+            assert scene.streams.open == 1
+            assert not connection.transport.is_closing()
+            connection.transport.abort()
+            await scene.until(lambda: scene.streams.open == 0)
 
 
-def test_somebody_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_somebody_looks_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millpond.http.limits.UNREAD_S_MAX", 0.05)
     scene = Scene()
-
-    async def scenario() -> None:
-        async with scene.serving() as port:
-            watching = asyncio.create_task(watch_connections(lambda: scene.connections))
-            with client(port):
-                await scene.until(lambda: scene.streams.open == 1)
-                await scene.until(lambda: scene.streams.open == 0)
-            watching.cancel()
-
-    asyncio.run(scenario())
+    async with scene.serving() as port:
+        watching = asyncio.create_task(watch_connections(lambda: scene.connections))
+        with client(port):
+            await scene.until(lambda: scene.streams.open == 1)
+            await scene.until(lambda: scene.streams.open == 0)
+        watching.cancel()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.acceptance.support import Server, Start, push_body, starting
+from tests.common.push import push_body
+from tests.common.server import Server, Start
 from tests.producers.cases import Case, all_cases, check
 
 CASES = all_cases()
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    with starting(lambda: tmp_path_factory.mktemp("pond")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from proof.fuzz import command, wire
 from proof.fuzz.requests import EVENTS, KINDS, PUSH, make_request
 from proof.fuzz.run import Fuzz
-from tests.acceptance.support import clean_environment
+from tests.common.process import clean_environment
 from tests.proof.stub import Behave, Said, Stub, honest, refusal
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from millpond.reprocess.old_ids import Moved
 from millpond.reprocess.report import BEFORE_THE_VIEW, COUNTED_MORE, NO_EVENT, NOT_IN_LOG
 from millpond.stores.memory import MemoryStore
 from tests.common.pond import NOW, SECOND, at, delivery
-from tests.reprocess.folding import Works, working
+from tests.reprocess.folding import Works
 
 DAY_US = 86_400 * SECOND
 
@@ -74,125 +73,98 @@ async def assert_no_alarm(works: Works, reason: str | None = None) -> None:
     assert set(report.uncheckable) <= ({reason} if reason is not None else set())
 
 
-def test_a_tally_that_counted_before_the_log_began_is_left_alone() -> None:
-    async def story() -> None:
-        store = MemoryStore(keeps_log=False)
-        async with working([Passes()], store) as works:
-            await works.take(*(door(f"a{n}", "open", n) for n in range(5)))
-        store.keeps_log = True
-        async with working([Passes()], store) as later:
-            await later.take(door("b", "open", 9))
-            await assert_no_alarm(later, COUNTED_MORE)
-            await rebuilt(later, "passes")
-            assert (await later.document("passes/d") or {})["n"] == 6
-
-    asyncio.run(story())
+async def test_a_tally_that_counted_before_the_log_began_is_left_alone() -> None:
+    store = MemoryStore(keeps_log=False)
+    async with Works([Passes()], store) as works:
+        await works.take(*(door(f"a{n}", "open", n) for n in range(5)))
+    store.keeps_log = True
+    async with Works([Passes()], store) as later:
+        await later.take(door("b", "open", 9))
+        await assert_no_alarm(later, COUNTED_MORE)
+        await rebuilt(later, "passes")
+        assert (await later.document("passes/d") or {})["n"] == 6
 
 
-def test_a_tally_somebody_else_began_is_left_alone() -> None:
-    async def story() -> None:
-        async with working([Passes()]) as works:
-            await works.put("passes/d", {"n": 100})
-            await works.take(door("a", "open", 1))
-            await assert_no_alarm(works, COUNTED_MORE)
-            await rebuilt(works, "passes")
-            assert (await works.document("passes/d") or {})["n"] == 101
-
-    asyncio.run(story())
+async def test_a_tally_somebody_else_began_is_left_alone() -> None:
+    async with Works([Passes()]) as works:
+        await works.put("passes/d", {"n": 100})
+        await works.take(door("a", "open", 1))
+        await assert_no_alarm(works, COUNTED_MORE)
+        await rebuilt(works, "passes")
+        assert (await works.document("passes/d") or {})["n"] == 101
 
 
-def test_a_tally_whose_log_was_swept_is_left_alone() -> None:
-    async def story() -> None:
-        async with working([Passes()]) as works:
-            await works.take(*(door(f"a{n}", "open", n) for n in range(5)))
-            await works.store.sweep(0, NOW + DAY_US)
-            await works.take(door("b", "open", 9))
-            await assert_no_alarm(works, COUNTED_MORE)
-            await rebuilt(works, "passes")
-            assert (await works.document("passes/d") or {})["n"] == 6
-
-    asyncio.run(story())
+async def test_a_tally_whose_log_was_swept_is_left_alone() -> None:
+    async with Works([Passes()]) as works:
+        await works.take(*(door(f"a{n}", "open", n) for n in range(5)))
+        await works.store.sweep(0, NOW + DAY_US)
+        await works.take(door("b", "open", 9))
+        await assert_no_alarm(works, COUNTED_MORE)
+        await rebuilt(works, "passes")
+        assert (await works.document("passes/d") or {})["n"] == 6
 
 
-def test_sums_of_fractions_may_differ_in_the_last_digit() -> None:
-    async def story() -> None:
-        async with working([Passes()]) as works:
-            await works.take(*(door(f"a{n}", "open", n, weight=0.1 * n) for n in range(9)))
-            tally = await works.document("passes/d") or {}
-            await works.damage("passes/d", sum=tally["sum"] + 1e-12)
-            await assert_no_alarm(works)
-            await works.damage("passes/d", sum=tally["sum"] + 1e-3)
-            assert len((await works.verify()).listed) == 1
-
-    asyncio.run(story())
+async def test_sums_of_fractions_may_differ_in_the_last_digit() -> None:
+    async with Works([Passes()]) as works:
+        await works.take(*(door(f"a{n}", "open", n, weight=0.1 * n) for n in range(9)))
+        tally = await works.document("passes/d") or {}
+        await works.damage("passes/d", sum=tally["sum"] + 1e-12)
+        await assert_no_alarm(works)
+        await works.damage("passes/d", sum=tally["sum"] + 1e-3)
+        assert len((await works.verify()).listed) == 1
 
 
-def test_receipts_that_live_shorter_now_lower_no_tally() -> None:
-    async def story() -> None:
-        async with working([Passes()]) as works:
-            works.now = NOW + 5 * DAY_US
-            await works.take(door("a", "open", 1), door("b", "open", 5 * 86_400))
-        async with working([Passes()], works.store) as later:
-            later.now = works.now
-            later.engine.rules = msgspec.structs.replace(later.engine.rules, receipts=Receipts(keep=DAY_US))
-            await rebuilt(later, "passes")
-            assert (await later.document("passes/d") or {})["n"] == 2
-
-    asyncio.run(story())
+async def test_receipts_that_live_shorter_now_lower_no_tally() -> None:
+    async with Works([Passes()]) as works:
+        works.now = NOW + 5 * DAY_US
+        await works.take(door("a", "open", 1), door("b", "open", 5 * 86_400))
+    async with Works([Passes()], works.store) as later:
+        later.now = works.now
+        later.engine.rules = msgspec.structs.replace(later.engine.rules, receipts=Receipts(keep=DAY_US))
+        await rebuilt(later, "passes")
+        assert (await later.document("passes/d") or {})["n"] == 2
 
 
-def test_receipts_and_documents_that_expire_meanwhile_change_no_fold() -> None:
+async def test_receipts_and_documents_that_expire_meanwhile_change_no_fold() -> None:
     """The fold is out of the sweep's reach: an old event that was published twice still counts once."""
-
-    async def story() -> None:
-        async with working([Passes(), ShortOwners()]) as works:
-            await works.take(door("a", "open", 1), door("b", "shut", 2, room="hall"), door("a-again", "open", 1))
-            works.now = NOW + 60 * DAY_US
-            rebuild = await works.rebuild("passes")
-            await rebuild.fold()
-            await works.store.sweep(works.now, None)
-            await rebuild.swap()
-            assert (await works.document("passes/d") or {})["n"] == 2
-            await assert_no_alarm(works)
-
-    asyncio.run(story())
+    async with Works([Passes(), ShortOwners()]) as works:
+        await works.take(door("a", "open", 1), door("b", "shut", 2, room="hall"), door("a-again", "open", 1))
+        works.now = NOW + 60 * DAY_US
+        rebuild = await works.rebuild("passes")
+        await rebuild.fold()
+        await works.store.sweep(works.now, None)
+        await rebuild.swap()
+        assert (await works.document("passes/d") or {})["n"] == 2
+        await assert_no_alarm(works)
 
 
-def test_what_a_merged_document_had_before_stays() -> None:
+async def test_what_a_merged_document_had_before_stays() -> None:
     """Fields no event has given are nobody's to judge, nor to remove."""
-
-    async def story() -> None:
-        async with working([Owners()]) as works:
-            await works.put("owners/d", {"note": "by hand", "owner": "somebody"})
-            await works.take(door("a", "open", 1))
-            await assert_no_alarm(works)
-            await works.damage("owners/d", state="another")
-            assert await rebuilt(works, "owners") == 1
-            document = await works.document("owners/d") or {}
-            assert (document["state"], document["note"], document["owner"]) == ("open", "by hand", "somebody")
-
-    asyncio.run(story())
+    async with Works([Owners()]) as works:
+        await works.put("owners/d", {"note": "by hand", "owner": "somebody"})
+        await works.take(door("a", "open", 1))
+        await assert_no_alarm(works)
+        await works.damage("owners/d", state="another")
+        assert await rebuilt(works, "owners") == 1
+        document = await works.document("owners/d") or {}
+        assert (document["state"], document["note"], document["owner"]) == ("open", "by hand", "somebody")
 
 
-def test_a_merged_document_that_expired_in_between_is_not_checkable() -> None:
+async def test_a_merged_document_that_expired_in_between_is_not_checkable() -> None:
     """Swept before the next event, or not: both are right, and a rebuild must not bring the old fields back."""
-
-    async def story() -> None:
-        async with working([ShortOwners()]) as works:
-            await works.take(door("a", "open", 1, owner="first"))
-            works.now = NOW + 2 * DAY_US
-            await works.store.sweep(works.now, None)
-            works.engine.forget([Ref("owners", "d")])
-            await works.take(door("b", "shut", 2 * 86_400))
-            assert "owner" not in (await works.document("owners/d") or {})
-            assert (await works.verify()).listed == []
-            await rebuilt(works, "owners")
-            assert "owner" not in (await works.document("owners/d") or {})
-
-    asyncio.run(story())
+    async with Works([ShortOwners()]) as works:
+        await works.take(door("a", "open", 1, owner="first"))
+        works.now = NOW + 2 * DAY_US
+        await works.store.sweep(works.now, None)
+        works.engine.forget([Ref("owners", "d")])
+        await works.take(door("b", "shut", 2 * 86_400))
+        assert "owner" not in (await works.document("owners/d") or {})
+        assert (await works.verify()).listed == []
+        await rebuilt(works, "owners")
+        assert "owner" not in (await works.document("owners/d") or {})
 
 
-def test_a_document_without_a_stamp_of_ours_is_older_than_the_log() -> None:
+async def test_a_document_without_a_stamp_of_ours_is_older_than_the_log() -> None:
     """Written by an earlier consumer from the very message: adopted under its stamp, and a duplicate since."""
 
     class Adopting(Doors):
@@ -201,34 +173,27 @@ def test_a_document_without_a_stamp_of_ours_is_older_than_the_log() -> None:
         def adopt(self, document: Document) -> str | None:
             return str(document.get("was")) if "was" in document else None
 
-    async def story() -> None:
-        async with working([Adopting()]) as works:
-            await works.take(door("a", "open", 1))
-            stamp = (await works.document("doors/d") or {})["source"]["stamp"]
-            await works.put("doors/d", {"state": "open", "was": stamp})
-            await assert_no_alarm(works, NOT_IN_LOG)
-
-    asyncio.run(story())
+    async with Works([Adopting()]) as works:
+        await works.take(door("a", "open", 1))
+        stamp = (await works.document("doors/d") or {})["source"]["stamp"]
+        await works.put("doors/d", {"state": "open", "was": stamp})
+        await assert_no_alarm(works, NOT_IN_LOG)
 
 
-def test_a_message_that_came_again_for_a_new_view_is_no_alarm() -> None:
+async def test_a_message_that_came_again_for_a_new_view_is_no_alarm() -> None:
     """The log keeps its first entry, from before the view; a rebuild that finds nothing to do settles it."""
-
-    async def story() -> None:
-        async with working([Passes()]) as works:
-            await works.take(door("a", "open", 1))
-        async with working([Passes(), Doors()], works.store) as later:
-            await later.take(door("a", "open", 1))
-            assert await later.document("doors/d") is not None
-            await assert_no_alarm(later, BEFORE_THE_VIEW)
-            assert await rebuilt(later, "doors") == 0
-            report = await later.verify()
-            assert (report.listed, dict(report.uncheckable), report.equal) == ([], {}, 2)
-
-    asyncio.run(story())
+    async with Works([Passes()]) as works:
+        await works.take(door("a", "open", 1))
+    async with Works([Passes(), Doors()], works.store) as later:
+        await later.take(door("a", "open", 1))
+        assert await later.document("doors/d") is not None
+        await assert_no_alarm(later, BEFORE_THE_VIEW)
+        assert await rebuilt(later, "doors") == 0
+        report = await later.verify()
+        assert (report.listed, dict(report.uncheckable), report.equal) == ([], {}, 2)
 
 
-def test_documents_that_are_elsewhere_now_are_no_alarm() -> None:
+async def test_documents_that_are_elsewhere_now_are_no_alarm() -> None:
     """A setting that names documents was changed: the old ones stay, and nobody misses the new ones."""
 
     class Elsewhere(Doors):
@@ -237,45 +202,38 @@ def test_documents_that_are_elsewhere_now_are_no_alarm() -> None:
         def key_of(self, event: Event) -> Sequence[str]:
             return ("prod", event.require("door"))
 
-    async def story() -> None:
-        async with working([Doors()]) as works:
-            await works.take(door("a", "open", 1))
-        async with working([Elsewhere()], works.store) as later:
-            report = await later.verify()
-            assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
-            await rebuilt(later, "doors")
-            report = await later.verify()
-            assert (report.listed, report.equal, sum(report.uncheckable.values())) == ([], 1, 1)
-
-    asyncio.run(story())
+    async with Works([Doors()]) as works:
+        await works.take(door("a", "open", 1))
+    async with Works([Elsewhere()], works.store) as later:
+        report = await later.verify()
+        assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
+        await rebuilt(later, "doors")
+        report = await later.verify()
+        assert (report.listed, report.equal, sum(report.uncheckable.values())) == ([], 1, 1)
 
 
 @pytest.mark.parametrize("kind", [Doors, Owners, Passes])
-def test_documents_moved_from_the_ids_of_an_earlier_build_are_no_alarm(kind: type[View]) -> None:
+async def test_documents_moved_from_the_ids_of_an_earlier_build_are_no_alarm(kind: type[View]) -> None:
     """Neither before the move nor after it; a rebuild finds them equal, and from then on they are checked."""
-
-    async def story() -> None:
-        earlier = kind()
-        earlier.single_key = False
-        name = earlier.collection
-        async with working([earlier]) as works:
-            await works.take(door("a", "open", 1, "x_", owner="me"), door("b", "open", 1, "plain"))
-        async with working([kind()], works.store) as later:
-            await assert_not_checkable(later, 1)
-            mover = Mover(later.store, later.router.views, later.engine.forget)
-            (moved,) = await mover.move_all([Ref(name, "x%5F")])
-            assert moved.outcome is Moved.MOVED
-            await assert_not_checkable(later, 1)
-            await later.take(door("c", "shut", 2, "x_"))
-            # Of the latest state the newest event says all, whatever was moved.
-            await assert_not_checkable(later, 0 if kind is Doors else 1)
-            assert await rebuilt(later, name) == 0
-            report = await later.verify()
-            assert (report.listed, report.equal, dict(report.uncheckable)) == ([], 2, {})
-            await later.damage(f"{name}/x_", n=99, state="no", owner="nobody")
-            assert [found.doc for found in (await later.verify()).listed] == [f"{name}/x_"]
-
-    asyncio.run(story())
+    earlier = kind()
+    earlier.single_key = False
+    name = earlier.collection
+    async with Works([earlier]) as works:
+        await works.take(door("a", "open", 1, "x_", owner="me"), door("b", "open", 1, "plain"))
+    async with Works([kind()], works.store) as later:
+        await assert_not_checkable(later, 1)
+        mover = Mover(later.store, later.router.views, later.engine.forget)
+        (moved,) = await mover.move_all([Ref(name, "x%5F")])
+        assert moved.outcome is Moved.MOVED
+        await assert_not_checkable(later, 1)
+        await later.take(door("c", "shut", 2, "x_"))
+        # Of the latest state the newest event says all, whatever was moved.
+        await assert_not_checkable(later, 0 if kind is Doors else 1)
+        assert await rebuilt(later, name) == 0
+        report = await later.verify()
+        assert (report.listed, report.equal, dict(report.uncheckable)) == ([], 2, {})
+        await later.damage(f"{name}/x_", n=99, state="no", owner="nobody")
+        assert [found.doc for found in (await later.verify()).listed] == [f"{name}/x_"]
 
 
 async def assert_not_checkable(works: Works, count: int) -> None:
@@ -283,35 +241,29 @@ async def assert_not_checkable(works: Works, count: int) -> None:
     assert (report.listed, sum(report.uncheckable.values())) == ([], count)
 
 
-def test_null_is_not_absent() -> None:
-    async def story() -> None:
-        async with working([Doors()]) as works:
-            await works.take(door("a", "open", 1))
-            document = dict(await works.document("doors/d") or {})
-            assert document.pop("room", "absent") is None
-            await works.put("doors/d", document)
-            assert [found.fields for found in (await works.verify()).listed] == [["room"]]
-            assert await rebuilt(works, "doors") == 1
-
-    asyncio.run(story())
+async def test_null_is_not_absent() -> None:
+    async with Works([Doors()]) as works:
+        await works.take(door("a", "open", 1))
+        document = dict(await works.document("doors/d") or {})
+        assert document.pop("room", "absent") is None
+        await works.put("doors/d", document)
+        assert [found.fields for found in (await works.verify()).listed] == [["room"]]
+        assert await rebuilt(works, "doors") == 1
 
 
-def test_data_the_log_could_not_hold_is_not_judged() -> None:
-    async def story() -> None:
-        async with working([Doors()]) as works:
-            await works.take(door("a", "open", 1), door("b", "shut", 2))
-            (number, entry) = works.store._log["b", "doors"]  # type: ignore[attr-defined]
-            cut = msgspec.structs.replace(entry.delivery, data=None, data_fault="too large for the log")
-            works.store._log["b", "doors"] = (  # type: ignore[attr-defined]
-                number,
-                msgspec.structs.replace(entry, delivery=cut),
-            )
-            report = await works.verify()
-            assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
-            await rebuilt(works, "doors")
-            assert (await works.document("doors/d") or {})["state"] == "shut"
-
-    asyncio.run(story())
+async def test_data_the_log_could_not_hold_is_not_judged() -> None:
+    async with Works([Doors()]) as works:
+        await works.take(door("a", "open", 1), door("b", "shut", 2))
+        (number, entry) = works.store._log["b", "doors"]  # type: ignore[attr-defined]
+        cut = msgspec.structs.replace(entry.delivery, data=None, data_fault="too large for the log")
+        works.store._log["b", "doors"] = (  # type: ignore[attr-defined]
+            number,
+            msgspec.structs.replace(entry, delivery=cut),
+        )
+        report = await works.verify()
+        assert (report.listed, sum(report.uncheckable.values())) == ([], 1)
+        await rebuilt(works, "doors")
+        assert (await works.document("doors/d") or {})["state"] == "shut"
 
 
 class Meddled(MemoryStore):
@@ -334,48 +286,40 @@ class Meddled(MemoryStore):
 
 
 @pytest.mark.parametrize("view", [Doors, Owners, Passes])
-def test_another_instance_that_is_quicker_loses_nothing(view: type[View]) -> None:
+async def test_another_instance_that_is_quicker_loses_nothing(view: type[View]) -> None:
     """It writes between our look at a document and our commit, again and again: in the end its events are there."""
-
-    async def story() -> None:
-        store = Meddled()
-        old = Doors()
-        old.collection = old.name = "older"
-        async with working([old], store) as works:
-            await works.take(*(door(f"a{n}", "open", n, f"d{n % 3}") for n in range(30)))
-        async with working([old, new := view()], store) as later, working([old, view()], store) as other:
-            sent = [door(f"b{n}", "live", 100 + n, f"d{n % 3}") for n in range(6)]
-            store.before_commit = [lambda message=message: other.take(message) for message in sent]
-            rebuild = await later.rebuild(new.name)
-            await rebuild.fold()
-            await rebuild.swap()
-            met = len(sent) - len(store.before_commit)
-            assert met > 1
-            report = await later.verify()
-            assert (report.listed, dict(report.uncheckable)) == ([], {})
-            if view is Passes:
-                found: list[Snapshot] = await store.list_documents("passes", 10, None)
-                assert sum((tally.data or {})["n"] for tally in found) == 30 + met
-
-    asyncio.run(story())
+    store = Meddled()
+    old = Doors()
+    old.collection = old.name = "older"
+    async with Works([old], store) as works:
+        await works.take(*(door(f"a{n}", "open", n, f"d{n % 3}") for n in range(30)))
+    async with Works([old, new := view()], store) as later, Works([old, view()], store) as other:
+        sent = [door(f"b{n}", "live", 100 + n, f"d{n % 3}") for n in range(6)]
+        store.before_commit = [lambda message=message: other.take(message) for message in sent]
+        rebuild = await later.rebuild(new.name)
+        await rebuild.fold()
+        await rebuild.swap()
+        met = len(sent) - len(store.before_commit)
+        assert met > 1
+        report = await later.verify()
+        assert (report.listed, dict(report.uncheckable)) == ([], {})
+        if view is Passes:
+            found: list[Snapshot] = await store.list_documents("passes", 10, None)
+            assert sum((tally.data or {})["n"] for tally in found) == 30 + met
 
 
-def test_an_entry_the_log_shows_late_is_not_lost() -> None:
+async def test_an_entry_the_log_shows_late_is_not_lost() -> None:
     """Another instance's clock is behind: the document has its event, and the fold must ask for it."""
-
-    async def story() -> None:
-        store = Meddled()
-        async with working([Doors()], store) as works:
-            await works.take(door("a", "open", 1), door("b", "newest", 2))
-            store.hidden = {"b"}
-            await assert_no_alarm(works)
-            await rebuilt(works, "doors")
-            assert (await works.document("doors/d") or {})["state"] == "newest"
-
-    asyncio.run(story())
+    store = Meddled()
+    async with Works([Doors()], store) as works:
+        await works.take(door("a", "open", 1), door("b", "newest", 2))
+        store.hidden = {"b"}
+        await assert_no_alarm(works)
+        await rebuilt(works, "doors")
+        assert (await works.document("doors/d") or {})["state"] == "newest"
 
 
-def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
+async def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
     """What one view finds invalid today says nothing about documents of another; and no topic is guessed anew."""
 
     class Strict(Passes):
@@ -388,17 +332,14 @@ def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
         def matches(self, payload: Any) -> bool:
             return bool(payload)
 
-    async def story() -> None:
-        async with working([Doors(), Passes()]) as works:
-            await works.take(door("a", "open", 1))
-        async with working([Strict(), Doors()], works.store) as later:
-            assert [found.doc for found in (await later.verify()).listed] == []
-            assert await rebuilt(later, "doors") == 0
-
-    asyncio.run(story())
+    async with Works([Doors(), Passes()]) as works:
+        await works.take(door("a", "open", 1))
+    async with Works([Strict(), Doors()], works.store) as later:
+        assert [found.doc for found in (await later.verify()).listed] == []
+        assert await rebuilt(later, "doors") == 0
 
 
-def test_poison_that_was_never_replayed_stays_buried() -> None:
+async def test_poison_that_was_never_replayed_stays_buried() -> None:
     """Also where the view of today would take it: a person decides, by replaying the letter."""
 
     class Lenient(Doors):
@@ -407,17 +348,14 @@ def test_poison_that_was_never_replayed_stays_buried() -> None:
         def document(self, event: Event) -> Document:
             return {"state": event.get("state", "unknown")}
 
-    async def story() -> None:
-        async with working([Doors()]) as works:
-            await works.take(delivery({"topic": "doors", "door": "d", "at": at(1)}, "poison"))
-        async with working([Lenient()], works.store) as later:
-            assert await rebuilt(later, "doors") == 0
-            assert await later.document("doors/d") is None
-
-    asyncio.run(story())
+    async with Works([Doors()]) as works:
+        await works.take(delivery({"topic": "doors", "door": "d", "at": at(1)}, "poison"))
+    async with Works([Lenient()], works.store) as later:
+        assert await rebuilt(later, "doors") == 0
+        assert await later.document("doors/d") is None
 
 
-def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
+async def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
     """The view takes more of each event now, and one document cannot hold it: the others are rebuilt."""
 
     class Everything(Owners):
@@ -426,69 +364,59 @@ def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
         def fields(self, event: Event) -> Document:
             return {name: value for name, value in event.payload.items() if name.startswith(("state", "big"))}
 
-    async def story() -> None:
-        big = "x" * 600_000
-        async with working([Owners()]) as works:
-            await works.take(
-                door("a", "open", 1, big1=big),
-                door("b", "shut", 2, big2=big),
-                door("c", "open", 3, "other", big3="small"),
-                door("e", "open", 4, "third", big4="small"),
-            )
-        async with working([Everything()], works.store) as later:
-            rebuild = await later.rebuild("owners")
-            report = await rebuild.fold()
-            assert sum(report.uncheckable.values()) == 1
-            assert await rebuild.swap() == 2
-            assert (await later.document("owners/other") or {})["big3"] == "small"
-            assert (await later.document("owners/third") or {})["big4"] == "small"
-            assert (await later.document("owners/d") or {})["state"] == "shut"
-
-    asyncio.run(story())
+    big = "x" * 600_000
+    async with Works([Owners()]) as works:
+        await works.take(
+            door("a", "open", 1, big1=big),
+            door("b", "shut", 2, big2=big),
+            door("c", "open", 3, "other", big3="small"),
+            door("e", "open", 4, "third", big4="small"),
+        )
+    async with Works([Everything()], works.store) as later:
+        rebuild = await later.rebuild("owners")
+        report = await rebuild.fold()
+        assert sum(report.uncheckable.values()) == 1
+        assert await rebuild.swap() == 2
+        assert (await later.document("owners/other") or {})["big3"] == "small"
+        assert (await later.document("owners/third") or {})["big4"] == "small"
+        assert (await later.document("owners/d") or {})["state"] == "shut"
 
 
-def test_after_a_rebuild_the_rules_of_today_hold_for_the_past() -> None:
+async def test_after_a_rebuild_the_rules_of_today_hold_for_the_past() -> None:
     """What is too late now is not folded any more; the document it had made stays, and is nobody's fault."""
 
     class Strict(Doors):
         name = "doors"
         late_after_s = 10
 
-    async def story() -> None:
-        async with working([Doors()]) as works:
-            payload = {"topic": "doors", "door": "late", "state": "open", "at": at(-1_000)}
-            await works.take(door("a", "open", 1), delivery(payload, "late"))
-        async with working([Strict()], works.store) as later:
-            await assert_no_alarm(later)
-            await rebuilt(later, "doors")
-            report = await later.verify()
-            assert (report.listed, dict(report.uncheckable), report.equal) == ([], {NO_EVENT: 1}, 1)
-
-    asyncio.run(story())
+    async with Works([Doors()]) as works:
+        payload = {"topic": "doors", "door": "late", "state": "open", "at": at(-1_000)}
+        await works.take(door("a", "open", 1), delivery(payload, "late"))
+    async with Works([Strict()], works.store) as later:
+        await assert_no_alarm(later)
+        await rebuilt(later, "doors")
+        report = await later.verify()
+        assert (report.listed, dict(report.uncheckable), report.equal) == ([], {NO_EVENT: 1}, 1)
 
 
-def test_an_event_an_instance_without_the_view_took_meanwhile_counts_once() -> None:
+async def test_an_event_an_instance_without_the_view_took_meanwhile_counts_once() -> None:
     """A rolling deployment: it is in the log and in the fold; when it comes again, its receipt says so."""
-
-    async def story() -> None:
-        store = Meddled()
-        old = Doors()
-        old.collection = old.name = "older"
-        async with working([old], store) as works:
-            await works.take(door("a", "open", 1))
-            async with working([old, Passes()], store) as later:
-                rebuild = await later.rebuild("passes")
-                await rebuild.fold()
-                # The first commit of the swap is of receipts, the second of the tally.
-                store.before_commit = [_nothing, lambda: works.take(door("b", "open", 2))]
-                await rebuild.swap()
-                assert store.before_commit == []
-                assert (await later.document("passes/d") or {})["n"] == 2
-                await later.take(door("b", "open", 2), door("b-again", "open", 2))
-                assert (await later.document("passes/d") or {})["n"] == 2
-                await assert_no_alarm(later)
-
-    asyncio.run(story())
+    store = Meddled()
+    old = Doors()
+    old.collection = old.name = "older"
+    async with Works([old], store) as works:
+        await works.take(door("a", "open", 1))
+        async with Works([old, Passes()], store) as later:
+            rebuild = await later.rebuild("passes")
+            await rebuild.fold()
+            # The first commit of the swap is of receipts, the second of the tally.
+            store.before_commit = [_nothing, lambda: works.take(door("b", "open", 2))]
+            await rebuild.swap()
+            assert store.before_commit == []
+            assert (await later.document("passes/d") or {})["n"] == 2
+            await later.take(door("b", "open", 2), door("b-again", "open", 2))
+            assert (await later.document("passes/d") or {})["n"] == 2
+            await assert_no_alarm(later)
 
 
 async def _nothing() -> None:

@@ -23,7 +23,7 @@ from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 from tests.common.pond import at, delivery
-from tests.reprocess.folding import Works, working
+from tests.reprocess.folding import Works
 
 NO_REQUEST = Request({"type": "http"})
 
@@ -96,7 +96,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[
     @asynccontextmanager
     async def scene() -> AsyncIterator[Scene]:
         store = Gated()
-        async with working([Doors()], store) as works:
+        async with Works([Doors()], store) as works:
             await works.take(
                 delivery({"topic": "doors", "door": "d", "state": "open", "at": at(1)}, "1"),
             )

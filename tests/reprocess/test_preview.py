@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Document, Ref
 from millpond.reprocess.preview import Preview, preview_letters
 from tests.common.pond import at, delivery
-from tests.reprocess.folding import Works, working
+from tests.reprocess.folding import Works
 
 
 class Notes(Merge):
@@ -68,30 +67,23 @@ async def replayed(works: Works, letters: list[str]) -> list[Any]:
     ],
     ids=["fields", "stale", "two documents", "too big together"],
 )
-def test_the_replay_does_what_the_preview_said(sent: list[Delivery]) -> None:
+async def test_the_replay_does_what_the_preview_said(sent: list[Delivery]) -> None:
     """One after the other, each on top of those before it; also where a document cannot hold them all."""
-
-    async def story() -> None:
-        async with working([Notes()]) as works:
-            letters = await buried(works, *sent)
-            told, changes = await previewed(works, letters)
-            assert [answer.outcome for answer in told] == await replayed(works, letters)
-            for path, after in changes.items():
-                assert await works.document(path) == after
-            stored = await works.store.list_documents("notes", 10, None)
-            assert {found.ref.path for found in stored} == changes.keys()
-
-    asyncio.run(story())
+    async with Works([Notes()]) as works:
+        letters = await buried(works, *sent)
+        told, changes = await previewed(works, letters)
+        assert [answer.outcome for answer in told] == await replayed(works, letters)
+        for path, after in changes.items():
+            assert await works.document(path) == after
+        stored = await works.store.list_documents("notes", 10, None)
+        assert {found.ref.path for found in stored} == changes.keys()
 
 
-def test_a_letter_named_twice_is_told_once_and_one_that_is_gone_is_said_to_be() -> None:
-    async def story() -> None:
-        async with working([Notes()]) as works:
-            (letter,) = await buried(works, note("1", 1, text1="a"))
-            told, _ = await previewed(works, [letter, letter, "s__gone"])
-            assert [(answer.id, answer.outcome) for answer in told] == [
-                (letter, "applied"),
-                ("s__gone", "not_found"),
-            ]
-
-    asyncio.run(story())
+async def test_a_letter_named_twice_is_told_once_and_one_that_is_gone_is_said_to_be() -> None:
+    async with Works([Notes()]) as works:
+        (letter,) = await buried(works, note("1", 1, text1="a"))
+        told, _ = await previewed(works, [letter, letter, "s__gone"])
+        assert [(answer.id, answer.outcome) for answer in told] == [
+            (letter, "applied"),
+            ("s__gone", "not_found"),
+        ]

@@ -7,8 +7,9 @@ from typing import cast
 from millpond.reprocess.jobs import Job
 from millpond.stores.clock_agreement import ClockAgreement
 from millpond.stores.sweeper import Sweeper
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW
+from tests.common.rig import Bench
 from tests.engine.support import run
 
 

@@ -5,7 +5,6 @@ A seed means the same world only while worlds are drawn the same way, so the tes
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -13,8 +12,9 @@ import pytest
 from millpond.core.model import Delivery, Ref, Snapshot
 from millpond.engine import reader
 from millpond.sim.world import run_seed
-from tests.common.faulty import Bench, FaultyStore
+from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, at, delivery
+from tests.common.rig import Bench
 
 # Seed → what went wrong in its world.
 SEEDS = {
@@ -42,26 +42,22 @@ class SlowReads(FaultyStore):
         return await super().read(refs)
 
 
-def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its_receipt(
+async def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its_receipt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The documents were read again, the receipt was still assumed absent, and by then the limit was passed."""
-
-    async def scenario() -> None:
-        store = SlowReads()
-        rules = {"VIEWS": "millpond.sim.views", "RECEIPT_TTL_DAYS": "0.01", "MAX_FUTURE_SKEW_S": "300"}
-        first, second = Bench(store, **rules), Bench(store, **rules)
-        await first.send(gate("1", 1, 0))
-        await first.send(gate("2", 2, 1))
-        await second.send(gate("3", 3, 2))
-        # The second instance knows the documents, and from now on doubts what it knows; the receipt it never saw.
-        monkeypatch.setattr(reader, "CACHE_TRUST_S", -1.0)
-        limit_s = 864 - 300
-        second.now = NOW + (limit_s - 1) * SECOND
-        store.bench = second
-        (result,) = await second.send(gate("1", 1, 0))
-        assert (result.outcome, result.reason) == ("duplicate", "duplicate_message_noop")
-        assert (await second.document("gate_passes/g"))["passes"] == [1, 2, 3]
-        assert second.now > NOW + limit_s * SECOND
-
-    asyncio.run(scenario())
+    store = SlowReads()
+    rules = {"VIEWS": "millpond.sim.views", "RECEIPT_TTL_DAYS": "0.01", "MAX_FUTURE_SKEW_S": "300"}
+    first, second = Bench(store, **rules), Bench(store, **rules)
+    await first.send(gate("1", 1, 0))
+    await first.send(gate("2", 2, 1))
+    await second.send(gate("3", 3, 2))
+    # The second instance knows the documents, and from now on doubts what it knows; the receipt it never saw.
+    monkeypatch.setattr(reader, "CACHE_TRUST_S", -1.0)
+    limit_s = 864 - 300
+    second.now = NOW + (limit_s - 1) * SECOND
+    store.bench = second
+    (result,) = await second.send(gate("1", 1, 0))
+    assert (result.outcome, result.reason) == ("duplicate", "duplicate_message_noop")
+    assert (await second.document("gate_passes/g"))["passes"] == [1, 2, 3]
+    assert second.now > NOW + limit_s * SECOND

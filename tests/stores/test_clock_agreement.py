@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from millpond import settings
 from millpond.core import timestamps
 from millpond.core.model import Outcome, Put, Ref
-from millpond.service.service import Service
 from millpond.stores.clock_agreement import AGREED_S, DRIFT_S, ClockAgreement, ClockReading
 from millpond.stores.sqlite.store import SqliteStore
 from millpond.stores.sweeper import SWEEP_EVERY_S
 from tests.common.pond import NOW, SECOND, Orders, Pond, delivery, order
+from tests.common.rig import Rig
 
 TWO_WEEKS_S = 14 * 86_400
 RECEIPT, LETTER = Ref("ops_dedupe", "r"), Ref("dead_letters", "l")
@@ -95,12 +93,12 @@ def expiring(clocks: Clocks, days: float) -> dict[str, object]:
 
 def test_a_jump_of_two_weeks_sweeps_nothing(tmp_path: Path) -> None:
     """Neither receipts nor letters nor the log; a line says so. What is really over goes later."""
-    clocks, output = Clocks(), io.BytesIO()
-    rules = settings.load({"STORE": "memory", "EVENT_LOG_TTL_DAYS": "7"})
+    clocks = Clocks()
 
-    async def run() -> None:
+    async def run() -> list[dict[str, Any]]:
         store = SqliteStore(tmp_path / "pond.db")
-        service = Service(rules, store, output, wall_clock=clocks.wall, monotonic=clocks.monotonic)
+        rig = Rig(store, None, clocks.wall, clocks.monotonic, EVENT_LOG_TTL_DAYS="7")
+        service = rig.service
         await store.commit([Put(RECEIPT, None, expiring(clocks, 7)), Put(LETTER, None, expiring(clocks, 14))])
         await service.engine.handle(delivery({"service": "api", "timestamp": "2026-01-08T12:40:00Z"}))
         (logged,) = (await store.read_log(None, 10)).entries
@@ -125,10 +123,9 @@ def test_a_jump_of_two_weeks_sweeps_nothing(tmp_path: Path) -> None:
         kept = [found.data is not None for found in await store.read([RECEIPT, LETTER])]
         assert kept == [False, True]
         await service.close()
+        return rig.lines()
 
-    asyncio.run(run())
-    lines = [json.loads(line) for line in output.getvalue().splitlines()]
-    told = [line["message"] for line in lines if line.get("reason") == "clock_jumped"]
+    told = [line["message"] for line in asyncio.run(run()) if line.get("reason") == "clock_jumped"]
     assert len(told) == 2
     assert told[0].startswith("the wall clock jumped by +1,213,200 s")
     assert told[1].startswith("the wall clock jumped by -1,213,200 s")
@@ -147,20 +144,16 @@ def test_a_tally_counts_nothing_twice_while_the_clock_is_ahead() -> None:
     assert pond.documents[Ref("sales", "d1")].data["count"] == 1  # type: ignore[index]
 
 
-def test_a_letter_buried_while_the_clock_is_behind_lives_as_long(tmp_path: Path) -> None:
+async def test_a_letter_buried_while_the_clock_is_behind_lives_as_long(tmp_path: Path) -> None:
     """By the broker's clock: otherwise the first sweep after the clock is right would delete it."""
     clocks = Clocks()
     clocks.ahead_s = -TWO_WEEKS_S
-
-    async def run() -> None:
-        store = SqliteStore(tmp_path / "pond.db")
-        service = Service(settings.load({"STORE": "memory"}), store, io.BytesIO(), wall_clock=clocks.wall)
-        result = await service.engine.handle(delivery({"nothing": 1}, "p"))
-        assert result.buried
-        (letter,) = await store.list_documents("dead_letters", 10, None)
-        assert letter.data is not None
-        assert letter.data["expireAt"] == timestamps.to_datetime(NOW + 14 * timestamps.DAY_US)
-        assert letter.data["buriedAt"] == timestamps.to_datetime(clocks.wall())
-        await service.close()
-
-    asyncio.run(run())
+    store = SqliteStore(tmp_path / "pond.db")
+    service = Rig(store, None, clocks.wall).service
+    result = await service.engine.handle(delivery({"nothing": 1}, "p"))
+    assert result.buried
+    (letter,) = await store.list_documents("dead_letters", 10, None)
+    assert letter.data is not None
+    assert letter.data["expireAt"] == timestamps.to_datetime(NOW + 14 * timestamps.DAY_US)
+    assert letter.data["buriedAt"] == timestamps.to_datetime(clocks.wall())
+    await service.close()

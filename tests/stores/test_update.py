@@ -14,7 +14,7 @@ from millpond.core.errors import Unavailable, WriteRefused
 from millpond.core.model import Conflict, Delete, Put, Ref, Snapshot, Write
 from millpond.sim.loop import VirtualLoop
 from millpond.stores.update import Budget, Decided, Pauses, Read, retry_conflicts, update
-from tests.common.faulty import FaultyStore
+from tests.common.faulty_store import FaultyStore
 
 T = TypeVar("T")
 REF = Ref("counters", "a")

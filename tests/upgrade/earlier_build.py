@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.support import Server
+from tests.common.server import Server
 
 COMMIT = "ce3a1773ce65d07f083cd01c54a7072fc9cf7e1f"
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from google.cloud import firestore
 
-from tests.acceptance.support import Server
+from tests.common.server import Server
 from tests.upgrade.earlier import apply_service, apply_stream, time_of
 
 # The ids 000 and 002 used.

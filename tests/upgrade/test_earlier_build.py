@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.support import Server, clean_environment
+from tests.common.process import Ran, millpond
+from tests.common.server import Server
 from tests.upgrade.earlier_build import SETTINGS, STREAMS, at, earlier_server, messages, unpack_file
 
 WORDS = pytest.mark.parametrize(("topic", "word", "collection"), STREAMS)
@@ -104,16 +103,10 @@ def test_verify_names_what_the_rules_changed_and_rebuild_mends_it(tmp_path: Path
         assert send(server, "trade-signals", "update", 401, **update) == "applied"
         assert server.terminate() == 0
 
-    def millpond(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "millpond", *arguments],
-            env=clean_environment({**SETTINGS, "STORE": f"sqlite:{path}"}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def on_file(*arguments: str) -> Ran:
+        return millpond(tmp_path, *arguments, env={**SETTINGS, "STORE": f"sqlite:{path}"})
 
-    found = millpond("verify").stdout
+    found = on_file("verify").out
     named = {line.split()[0] for line in found.splitlines() if "/" in line.split()[0]}
     assert named == {
         "market_bars_1m/bar-2",  # an older bar stands there
@@ -121,10 +114,10 @@ def test_verify_names_what_the_rules_changed_and_rebuild_mends_it(tmp_path: Path
         "ops_services/prod__api",  # its status and version came as severity and git_sha
     }
     for view in ("market_bars_1m", "market_ticks", "trade_signals", "ops_services"):
-        rebuilt = millpond("rebuild", view, "--yes")
-        assert rebuilt.returncode == 0, rebuilt.stdout + rebuilt.stderr
-    mended = millpond("verify")
-    assert mended.returncode == 0, mended.stdout
+        rebuilt = on_file("rebuild", view, "--yes")
+        assert rebuilt.code == 0, rebuilt
+    mended = on_file("verify")
+    assert mended.code == 0, mended.out
 
 
 # --- side by side ------------------------------------------------------------------------------------------------

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
 
 from millpond import settings as settings_module
 from millpond.core.model import Delivery, Document
-from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE as EMULATOR_VARIABLE
-from millpond.ingress.push import PushEndpoint
-from millpond.service.service import Service
+from millpond.core.ports import StoreWithCatalog
+from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE
 from millpond.service.stores import open_store
 from tests.common.firestore_proxy import Fault, FirestoreProxy
-from tests.common.pond import NOW
+from tests.common.rig import Rig
 from tests.wire.onlooker import Onlooker, Seen
 from tests.wire.table import Line
-from tests.wire.traffic import ENVIRONMENT, Holdings, push_body
+from tests.wire.traffic import ENVIRONMENT, Holdings
 
 ROUNDS_MAX = 10
 # A service that cannot be closed fails its own row, and no other.
 CLOSE_S = 30.0
-_JSON = [(b"content-type", b"application/json")]
-_QUICK = {
+_PATIENT = {
     "STORE": "firestore",
     "VIEWS": "tests.common.pond",
     "FIRESTORE_RETRY_MAX_ATTEMPTS": "4",
@@ -38,16 +34,16 @@ _QUICK = {
 }
 
 
-class Rig:
+class WireRig(Rig[StoreWithCatalog]):
     """Messages go in as push requests; each 200 is checked against the emulator before anything else can happen."""
 
     def __init__(self, project: str, address: str, onlooker: Onlooker, **environment: str) -> None:
-        settings = settings_module.load({**_QUICK, **ENVIRONMENT, "GCP_PROJECT": project, **environment})
+        environment = {**_PATIENT, **ENVIRONMENT, "GCP_PROJECT": project, **environment}
+        # The store looks at the environment when it is made, and each has an address of its own.
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv(FIRESTORE_EMULATOR_VARIABLE, address)
+            super().__init__(open_store(settings_module.load(environment)), **environment)
         self.project = project
-        self.output = io.BytesIO()
-        with _emulator_at(address):
-            self.service = Service(settings, open_store(settings), self.output, wall_clock=lambda: NOW)
-        self.push = PushEndpoint(self.service.engine, self.service.outcomes)
         # What was acknowledged although the store did not hold it.
         self.lies: list[str] = []
         # Messages that were acknowledged as something else than buried.
@@ -55,9 +51,6 @@ class Rig:
         self._onlooker = onlooker
         self._holdings = Holdings()
         self._seen: Mapping[str, Seen] | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.wait_for(self.service.close(), CLOSE_S)
@@ -68,25 +61,7 @@ class Rig:
 
     async def deliver(self, *messages: Delivery) -> list[int]:
         """Push all of them at once; the statuses."""
-        loop = asyncio.get_running_loop()
-        statuses: list[asyncio.Future[int]] = []
-        for message in messages:
-            answered: asyncio.Future[int] = loop.create_future()
-            statuses.append(answered)
-
-            def respond(
-                status: int,
-                _: Any,
-                body: bytes,
-                message: Delivery = message,
-                answered: asyncio.Future[int] = answered,
-            ) -> None:
-                if status == 200:
-                    self._check(message, json.loads(body)["outcome"])
-                answered.set_result(status)
-
-            self.push.accept("POST", _JSON, push_body(message), respond)
-        return list(await asyncio.gather(*statuses))
+        return [status for status, _ in await self.push(*messages)]
 
     async def deliver_until_taken(self, messages: Sequence[Delivery]) -> None:
         """Redeliver, as a broker does, whatever is not answered 200."""
@@ -100,15 +75,16 @@ class Rig:
     def look(self) -> Mapping[str, Seen]:
         return self._onlooker.documents(self.project)
 
-    def lines(self) -> list[tuple[str, Line]]:
+    def answered(self) -> list[tuple[str, Line]]:
         """(message id, what its log line says), in the order they were answered. Ends the log."""
-        self.service.log.close()
-        lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
         names = ("http_status", "outcome", "reason", "severity", "error_code")
-        return [(line["messageId"], Line(*(line[name] for name in names))) for line in lines if "outcome" in line]
+        lines = [line for line in self.lines() if "outcome" in line]
+        return [(line["messageId"], Line(*(line[name] for name in names))) for line in lines]
 
-    def _check(self, message: Delivery, outcome: str) -> None:
-        if outcome != "poison":
+    def on_answer(self, message: Delivery, status: int, answer: Any) -> None:
+        if status != 200:
+            return
+        if answer["outcome"] != "poison":
             self.in_documents.add(message.message_id)
         if self._seen is None:
             # Answers of one turn of the event loop share a look: nothing can happen between them.
@@ -122,7 +98,7 @@ class Rig:
         self._seen = None
 
 
-def inject(proxy: FirestoreProxy, rig: Rig, fault: Fault) -> Fault:
+def inject(proxy: FirestoreProxy, rig: WireRig, fault: Fault) -> Fault:
     proxy.faults[rig.database] = fault
     return fault
 
@@ -134,17 +110,3 @@ def documents_of_views(found: Mapping[str, Seen]) -> dict[str, Document]:
         for path, seen in sorted(found.items())
         if not path.startswith(("ops_dedupe/", "dead_letters/"))
     }
-
-
-@contextmanager
-def _emulator_at(address: str) -> Iterator[None]:
-    """The store looks at the environment when it is made, and each has an address of its own."""
-    before = os.environ.get(EMULATOR_VARIABLE)
-    os.environ[EMULATOR_VARIABLE] = address
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[EMULATOR_VARIABLE]
-        else:
-            os.environ[EMULATOR_VARIABLE] = before

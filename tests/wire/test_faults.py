@@ -12,7 +12,7 @@ import pytest
 from millpond.core.model import Document
 from tests.common.firestore_proxy import AFTER, BEFORE, Fault, FirestoreProxy
 from tests.wire.onlooker import Onlooker
-from tests.wire.rig import Rig, documents_of_views, inject
+from tests.wire.rig import WireRig, documents_of_views, inject
 from tests.wire.table import FOR_EVER, METHODS, ROWS, TIMES, Line, Row, expected, rows
 from tests.wire.traffic import FIRST, PRIOR, fold, more
 
@@ -73,10 +73,10 @@ async def _run_all(emulator: str) -> Mapping[Row, Report | BaseException]:
 
 
 async def _run(row: Row, project: str, emulator: str, proxy: FirestoreProxy, onlooker: Onlooker) -> Report:
-    async with Rig(project, emulator, onlooker) as earlier:
+    async with WireRig(project, emulator, onlooker) as earlier:
         await earlier.deliver_until_taken(PRIOR)
     door = await proxy.open_door()
-    async with Rig(project, door, onlooker, **_patience(row)) as rig:
+    async with WireRig(project, door, onlooker, **_patience(row)) as rig:
         fault = inject(proxy, rig, Fault(METHODS[row.on], row.position, row.strike, TIMES[row.times]))
         statuses = await rig.deliver(*FIRST)
         if row.times == FOR_EVER:
@@ -94,11 +94,11 @@ async def _run(row: Row, project: str, emulator: str, proxy: FirestoreProxy, onl
             if path.startswith("dead_letters/"):
                 await rig.service.replay_letter(path.rpartition("/")[2])
         replayed = rig.look()
-        async with Rig(project, emulator, onlooker) as newcomer:
+        async with WireRig(project, emulator, onlooker) as newcomer:
             await newcomer.deliver_until_taken(sent)
         after = rig.look()
         return Report(
-            lines=rig.lines(),
+            lines=rig.answered(),
             lies=rig.lies + newcomer.lies,
             struck=fault.struck,
             left=fault.left,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,9 +10,10 @@ import pytest
 from grpc import StatusCode
 
 from tests.acceptance.event_streams import Reading, reading
-from tests.acceptance.support import Answer, Server
 from tests.common.firestore_proxy import BEFORE, COMMIT, Fault, running_proxy
 from tests.common.relay import Relay, relayed
+from tests.common.server import Answer, Server
+from tests.common.waiting import eventually
 
 T0 = "2026-01-08T12:00:00Z"
 NOTICED_S = 20.0
@@ -43,13 +43,6 @@ def send(server: Server, name: str) -> Answer:
     return server.send({"service": name, "timestamp": T0}, message_id=name)
 
 
-def until(condition: Callable[[], bool], what: str, timeout_s: float = NOTICED_S) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
-
-
 def verdict(page: Reading) -> str:
     """The state of the alert that says whether the store works: the page's verdict is that of the worst alert."""
     alerts = page.named("alerts")[-1].content["alerts"]
@@ -63,13 +56,13 @@ def test_firestore_away(tmp_path: Path, project: str, relay: Relay) -> None:
         page.find("alerts")
         relay.cut()
         assert send(server, "away").status == 503
-        until(lambda: verdict(page) == "critical", "the page does not say so")
+        eventually(lambda: verdict(page) == "critical", NOTICED_S, "the page does not say so")
         answer = server.get("/ready")
         assert (answer.status, answer.json["reason"]) == (503, "store_failing")
         assert server.get("/live").status == 200
         relay.mend()
-        until(lambda: server.get("/ready").status == 200, "it is not ready again", IDLE_NOTICED_S)
-        until(lambda: verdict(page) == "ok", "the page does not say so")
+        eventually(lambda: server.get("/ready").status == 200, IDLE_NOTICED_S, "it is not ready again")
+        eventually(lambda: verdict(page) == "ok", NOTICED_S, "the page does not say so")
         assert send(server, "away").status == 200
 
 
@@ -78,9 +71,9 @@ def test_firestore_away_from_an_idle_server(tmp_path: Path, project: str, relay:
     with serve(tmp_path, project, relay.address) as server, reading(server, "/api/live") as page:
         page.find("totals")
         relay.cut()
-        until(lambda: verdict(page) == "critical", "the page does not say so", IDLE_NOTICED_S)
+        eventually(lambda: verdict(page) == "critical", IDLE_NOTICED_S, "the page does not say so")
         relay.mend()
-        until(lambda: verdict(page) == "ok", "the page does not say so")
+        eventually(lambda: verdict(page) == "ok", NOTICED_S, "the page does not say so")
 
 
 def test_firestore_that_takes_no_writes(tmp_path: Path, project: str, firestore_emulator: str) -> None:
@@ -94,7 +87,7 @@ def test_firestore_that_takes_no_writes(tmp_path: Path, project: str, firestore_
         for n in range(3):
             assert send(server, f"full-{n}").status == 503
         assert server.get("/ready").json["reason"] == "store_failing"
-        until(lambda: server.get("/ready").status == 200, "no message may try again", IDLE_NOTICED_S)
+        eventually(lambda: server.get("/ready").status == 200, IDLE_NOTICED_S, "no message may try again")
         for n in range(3):
             assert send(server, f"full-{n}").status == 503
         assert server.get("/ready").status == 503

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -61,26 +60,24 @@ async def call(store: FirestoreStore, method: str) -> object:
         return error
 
 
-def test_every_status_has_a_meaning(firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_status_has_a_meaning(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Walked through the real client, one call each: nothing is retried below the engine, and the code is kept."""
-
-    async def scenario() -> None:
-        async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
-            database = store.names.database
-            for status, meanings in MEANINGS.items():
-                for method, meaning in zip((READ, COMMIT), meanings, strict=True):
-                    proxy.counts.clear()
-                    proxy.faults[database] = Fault(method, BEFORE, status, None)
-                    found = await call(store, method)
-                    assert type(found) is meaning, f"{method}: {status}"
-                    assert proxy.counts[database].calls[method] == 1, f"{method}: {status}"
-                    if isinstance(found, StoreError):
-                        assert found.code == status.name
-                        assert DETAILS in str(found)
-                    else:
-                        assert found == Conflict()
-
-    asyncio.run(scenario())
+    async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+        database = store.names.database
+        for status, meanings in MEANINGS.items():
+            for method, meaning in zip((READ, COMMIT), meanings, strict=True):
+                proxy.counts.clear()
+                proxy.faults[database] = Fault(method, BEFORE, status, None)
+                found = await call(store, method)
+                assert type(found) is meaning, f"{method}: {status}"
+                assert proxy.counts[database].calls[method] == 1, f"{method}: {status}"
+                if isinstance(found, StoreError):
+                    assert found.code == status.name
+                    assert DETAILS in str(found)
+                else:
+                    assert found == Conflict()
 
 
 def test_no_status_is_forgotten() -> None:
@@ -88,19 +85,15 @@ def test_no_status_is_forgotten() -> None:
     assert {*MEANINGS, StatusCode.OK} == set(StatusCode)
 
 
-def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
+async def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
     firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database that does not exist answers NOT_FOUND to both calls: that is no conflict, and pages somebody."""
-
-    async def scenario() -> None:
-        async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
-            await store.commit([Put(REF, None, {"n": 1})])
-            for status, meaning in ((StatusCode.NOT_FOUND, AccessDenied), (StatusCode.UNAVAILABLE, Unavailable)):
-                proxy.faults[store.names.database] = Fault(READ, BEFORE, status, None)
-                assert type(await call(store, COMMIT)) is meaning
-
-    asyncio.run(scenario())
+    async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+        await store.commit([Put(REF, None, {"n": 1})])
+        for status, meaning in ((StatusCode.NOT_FOUND, AccessDenied), (StatusCode.UNAVAILABLE, Unavailable)):
+            proxy.faults[store.names.database] = Fault(READ, BEFORE, status, None)
+            assert type(await call(store, COMMIT)) is meaning
 
 
 @pytest.mark.parametrize("kind", [DefaultCredentialsError, RefreshError])

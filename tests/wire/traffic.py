@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millpond.core import timestamps
 from millpond.core.model import Delivery, Document
 from millpond.core.view import Merge, Tally
 from millpond.dead_letters.store import letter_ref
@@ -53,22 +50,6 @@ def fold(messages: Sequence[Delivery]) -> Mapping[str, Document]:
     for message in sorted(messages, key=lambda message: (message.publish_time, message.message_id)):
         folded.send(message)
     return folded.state()
-
-
-def push_body(message: Delivery) -> bytes:
-    """The message as Pub/Sub pushes it."""
-    assert message.data is not None
-    return json.dumps(
-        {
-            "message": {
-                "messageId": message.message_id,
-                "publishTime": timestamps.to_text(message.publish_time),
-                "data": base64.b64encode(message.data).decode(),
-                "attributes": message.attributes,
-            },
-            "subscription": message.subscription,
-        }
-    ).encode()
 
 
 class Holdings:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import Server, Start
+from tests.common.server import Server, Start
 from tests.ingress.broker.support import Broker
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,7 +15,8 @@ from google.pubsub_v1.services.subscriber import SubscriberClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage
 
-PATIENCE_S = 30.0
+from tests.common.waiting import PATIENCE_S
+
 # The least the service allows; the emulator holds to it, too.
 ATTEMPTS = 5
 
@@ -106,12 +106,3 @@ def quick_retries() -> dict[str, duration_pb2.Duration]:
         "minimum_backoff": duration_pb2.Duration(nanos=100_000_000),
         "maximum_backoff": duration_pb2.Duration(seconds=1),
     }
-
-
-def eventually(happens: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
-    """What `happens` returns, once it is true."""
-    until = time.monotonic() + patience_s
-    while not (value := happens()):
-        assert time.monotonic() < until, f"it did not happen within {patience_s} s"
-        time.sleep(0.1)
-    return value

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import Server, Start, push_body
-from tests.ingress.broker.support import Broker, eventually
+from tests.common.push import push_body
+from tests.common.server import Server, Start
+from tests.common.waiting import eventually
+from tests.ingress.broker.support import Broker
 from tests.ingress.broker.test_push_from_the_broker import lines_of, replay
 
 T0 = "2026-01-08T12:00:00Z"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.support import Server, Start, clean_environment
-from tests.ingress.broker.support import ATTEMPTS, Broker, eventually
+from tests.common.process import millpond
+from tests.common.server import Server, Start
+from tests.common.waiting import eventually
+from tests.ingress.broker.support import ATTEMPTS, Broker
 
 T0, T1, T2 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z", "2026-01-08T12:00:02Z"
 # Fails until the file is there, as a view fails until somebody deploys a mended one.
@@ -32,8 +31,7 @@ class Shaky(Latest):
 
 
 def lines_of(server: Server, message_id: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in server.output if line.startswith("{")]
-    return [line for line in lines if line.get("messageId") == message_id]
+    return [line for line in server.log_lines if line.get("messageId") == message_id]
 
 
 @pytest.fixture
@@ -103,7 +101,7 @@ def test_what_was_turned_away_comes_again(start: Start, broker: Broker) -> None:
         request={"subscription": subscription, "push_config": {"push_endpoint": f"{server.url}/pubsub/push"}}
     )
     eventually(lambda: len(server.documents(("ops_services",))) == burst)
-    statuses = {json.loads(line).get("http_status") for line in server.output if line.startswith("{")}
+    statuses = {line.get("http_status") for line in server.log_lines}
     assert statuses - {None} <= {200, 429}
     stats = server.get("/api/stats").json
     assert stats["topics"]["system.events"]["applied"] == burst
@@ -172,20 +170,7 @@ def replay(
     broker: Broker, tmp_path: Path, server: Server, subscription: str, **environment: str
 ) -> tuple[int, dict[str, int]]:
     """`millpond dlq replay --subscription`: its exit code and its summary."""
-    done = subprocess.run(
-        [sys.executable, "-m", "millpond", "dlq", "replay", "--subscription", subscription, "--json"],
-        env=clean_environment(
-            {
-                "STORE": f"sqlite:{server.store}",
-                "PUBSUB_EMULATOR_HOST": broker.emulator,
-                "GCP_PROJECT": broker.project,
-                **environment,
-            }
-        ),
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr.decode(), done.stderr.decode()
-    return done.returncode, json.loads(done.stdout)["summary"]
+    cloud = {"PUBSUB_EMULATOR_HOST": broker.emulator, "GCP_PROJECT": broker.project}
+    env = {"STORE": f"sqlite:{server.store}", **cloud, **environment}
+    done = millpond(tmp_path, "dlq", "replay", "--subscription", subscription, "--json", env=env)
+    return done.code, done.json["summary"]

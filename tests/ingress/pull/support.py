@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
-import socket
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.api_core.exceptions import DeadlineExceeded
 from google.pubsub_v1.types import PubsubMessage, PushConfig, ReceivedMessage
 
-from tests.acceptance.support import Server
-from tests.ingress.broker.support import Broker, eventually
+from tests.common.process import MILLPOND
+from tests.common.server import Server
+from tests.common.waiting import eventually
+from tests.ingress.broker.support import Broker
 
 PATIENCE_S = 60.0
 EXIT_S = 8.0
@@ -124,12 +122,12 @@ class Pulling(Server):
 
     def __init__(self, folder: Path, environment: dict[str, str], subscriptions: Sequence[str]) -> None:
         options = [part for name in subscriptions for part in ("--subscription", name)]
-        super().__init__(folder, environment, ["pull", *options])
+        super().__init__(folder, environment, [*MILLPOND, "pull", *options])
 
     @property
     def lines(self) -> list[dict[str, Any]]:
         """The lines of messages, so far."""
-        return [json.loads(line) for line in self.output if '"ack_action":"' in line]
+        return [line for line in self.log_lines if "ack_action" in line]
 
     def wait_for_lines(self, count: int, action: str = "") -> list[dict[str, Any]]:
         """The lines of messages, once there are `count` of them (with this action)."""
@@ -139,8 +137,7 @@ class Pulling(Server):
 
     def notes(self, *severities: str) -> list[dict[str, Any]]:
         """Lines about the service, of these severities."""
-        lines = [json.loads(line) for line in self.output if line.startswith("{") and '"ack_action"' not in line]
-        return [line for line in lines if line["severity"] in severities]
+        return [line for line in self.log_lines if "ack_action" not in line and line["severity"] in severities]
 
     def logged(self, message_id: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["messageId"] == message_id]
@@ -148,12 +145,6 @@ class Pulling(Server):
 
 # The fixture that starts them: `pull(*subscriptions, **environment)`.
 Pull = Callable[..., Pulling]
-
-
-def stored_ids(store: Path) -> set[str]:
-    """The message ids of the event log."""
-    with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-        return {row[0] for row in connection.execute("SELECT message_id FROM events")}
 
 
 def sold(sales: Iterable[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -169,57 +160,3 @@ def counted(pulling: Pulling) -> dict[str, tuple[int, int]]:
     """What they do say."""
     docs = pulling.get("/api/docs/sales?limit=1000").json["docs"]
     return {doc["id"]: (doc["data"]["count"], doc["data"]["sum"]) for doc in docs}
-
-
-@contextlib.contextmanager
-def store_held(store: Path) -> Iterator[None]:
-    """Keep the store from committing anything, as a stuck disk would."""
-    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield
-        connection.execute("ROLLBACK")
-
-
-class Wire:
-    """A way to the emulator that can be cut."""
-
-    def __init__(self, emulator: str) -> None:
-        host, _, port = emulator.rpartition(":")
-        self._emulator = (host, int(port))
-        self._open: list[socket.socket] = []
-        self._whole = True
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        self._whole = False
-        for end in self._open:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
-
-    def mend(self) -> None:
-        self._whole = True
-
-    def close(self) -> None:
-        self.cut()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                ours, _ = self._listener.accept()
-                if self._whole:
-                    theirs = socket.create_connection(self._emulator)
-                    self._open += [ours, theirs]
-                    for source, target in ((ours, theirs), (theirs, ours)):
-                        threading.Thread(target=_carry, args=(source, target), daemon=True).start()
-                else:
-                    ours.close()
-
-
-def _carry(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError), source:
-        while chunk := source.recv(65_536):
-            target.sendall(chunk)

@@ -10,19 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell
-from tests.ingress.broker.support import eventually
-from tests.ingress.pull.support import (
-    EXIT_S,
-    SALES,
-    Pull,
-    PullBroker,
-    Pulling,
-    Wire,
-    counted,
-    sold,
-    store_held,
-    stored_ids,
-)
+from tests.common.relay import Relay, relayed
+from tests.common.sqlite_files import message_ids, store_held
+from tests.common.waiting import eventually
+from tests.ingress.pull.support import EXIT_S, SALES, Pull, PullBroker, Pulling, counted, sold
 
 PATH = "projects/p/subscriptions/sub"
 SALE = {"topic": "sales", "shop": "s", "amount": 1}
@@ -37,10 +28,9 @@ def sales(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def wire(pubsub_emulator: str) -> Iterator[Wire]:
-    wire = Wire(pubsub_emulator)
-    yield wire
-    wire.close()
+def relay(pubsub_emulator: str) -> Iterator[Relay]:
+    with relayed(pubsub_emulator) as relay:
+        yield relay
 
 
 def stop(pulling: Pulling) -> None:
@@ -67,7 +57,7 @@ def test_ended_in_the_middle(pull: Pull, broker: PullBroker, number: signal.Sign
         stop(pulling)
     else:
         pulling.kill()
-    stored = stored_ids(pulling.store)
+    stored = message_ids(pulling.store)
     again = broker.unacknowledged(subscriptions[0]) | broker.unacknowledged(subscriptions[1])
     assert 0 < len(again) < len(published)
     assert published - again <= stored
@@ -80,7 +70,7 @@ def test_ended_in_the_middle(pull: Pull, broker: PullBroker, number: signal.Sign
     assert {line["ack_action"] for line in pulling.lines} == {"ack"}
     assert counted(pulling) == sold(sales)
     stop(pulling)
-    assert stored_ids(pulling.store) == published
+    assert message_ids(pulling.store) == published
     assert [broker.unacknowledged(subscription) for subscription in subscriptions] == [set(), set()]
 
 
@@ -116,22 +106,22 @@ def test_ended_while_the_store_is_stuck(pull: Pull, broker: PullBroker, number: 
     pulling = pull("stuck-pull", VIEWS="sales")
     pulling.wait_for_lines(1, "ack")
     stop(pulling)
-    assert stored_ids(pulling.store) == {message_id}
+    assert message_ids(pulling.store) == {message_id}
 
 
-def test_acknowledgements_are_sent_before_the_end(pull: Pull, broker: PullBroker, wire: Wire) -> None:
+def test_acknowledgements_are_sent_before_the_end(pull: Pull, broker: PullBroker, relay: Relay) -> None:
     """What was begun is finished, and acknowledged, also if the broker cannot be reached for a moment."""
     topic = broker.topic("slow")
     subscription = broker.subscription("slow-pull", topic)
-    pulling = pull("slow-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=wire.address)
+    pulling = pull("slow-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=relay.address)
     with store_held(pulling.store):
         message_id = broker.publish(topic, SALE)
         eventually(lambda: broker.is_under_way(subscription))
         pulling.process.send_signal(signal.SIGTERM)
         time.sleep(MOMENT_S)
-        wire.cut()
+        relay.cut()
     time.sleep(MOMENT_S)
-    wire.mend()
+    relay.mend()
     stop(pulling)
     (line,) = pulling.logged(message_id)
     assert (line["outcome"], line["ack_action"]) == ("applied", "ack")
@@ -139,15 +129,15 @@ def test_acknowledgements_are_sent_before_the_end(pull: Pull, broker: PullBroker
     assert pulling.notes("WARNING", "ERROR") == []
 
 
-def test_the_broker_stays_away(pull: Pull, broker: PullBroker, wire: Wire) -> None:
+def test_the_broker_stays_away(pull: Pull, broker: PullBroker, relay: Relay) -> None:
     """It is not waited for: what was stored and could not be acknowledged comes again, and is a duplicate."""
     topic = broker.topic("away")
     subscription = broker.subscription("away-pull", topic)
-    pulling = pull("away-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=wire.address)
+    pulling = pull("away-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=relay.address)
     with store_held(pulling.store):
         message_id = broker.publish(topic, SALE)
         eventually(lambda: broker.is_under_way(subscription))
-        wire.cut()
+        relay.cut()
     eventually(lambda: pulling.logged(message_id))
     assert pulling.get("/ready").status == 200
     stop(pulling)
@@ -155,17 +145,17 @@ def test_the_broker_stays_away(pull: Pull, broker: PullBroker, wire: Wire) -> No
         "acknowledgements could not be sent in time: their messages come again"
     ]
     assert broker.unacknowledged(subscription) == {message_id}
-    wire.mend()
+    relay.mend()
     pulling = pull("away-pull", VIEWS="sales")
     (line,) = eventually(lambda: pulling.logged(message_id))
     assert line["reason"] == "duplicate_message_noop"
 
 
-def test_a_connection_breaks(pull: Pull, broker: PullBroker, wire: Wire) -> None:
+def test_a_connection_breaks(pull: Pull, broker: PullBroker, relay: Relay) -> None:
     """The pull is taken up again by itself."""
     topic = broker.topic("broken")
     broker.subscription("broken-pull", topic)
-    pulling = pull("broken-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=wire.address)
+    pulling = pull("broken-pull", VIEWS="sales", PUBSUB_EMULATOR_HOST=relay.address)
 
     def arrives() -> bool:
         message_id = broker.publish(topic, SALE)
@@ -174,8 +164,8 @@ def test_a_connection_breaks(pull: Pull, broker: PullBroker, wire: Wire) -> None
         return bool(pulling.logged(message_id))
 
     eventually(arrives)
-    wire.cut()
-    wire.mend()
+    relay.cut()
+    relay.mend()
     eventually(arrives)
     assert pulling.notes("WARNING", "ERROR", "CRITICAL") == []
 
@@ -204,7 +194,7 @@ def test_a_subscription_is_deleted(pull: Pull, broker: PullBroker) -> None:
     (note,) = eventually(lambda: pulling.notes("ERROR", "CRITICAL", "ALERT"))
     assert (note["subscription"], note["error_code"]) == (doomed, "NOT_FOUND")
     again = broker.unacknowledged(subscription)
-    assert stored_ids(pulling.store) == published - again
+    assert message_ids(pulling.store) == published - again
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingress.pull.support import RATE, SALES, Pull, PullBroker, counted, sold, stored_ids
+from tests.common.sqlite_files import message_ids
+from tests.ingress.pull.support import RATE, SALES, Pull, PullBroker, counted, sold
 
 BACKLOG = 20_000
 
@@ -32,7 +33,7 @@ def test_a_backlog_is_worked_off(
     assert {line["ack_action"] for line in lines} == {"ack"}
     assert counted(pulling) == sold(sales)
     assert pulling.terminate() == 0
-    assert stored_ids(pulling.store) == set(ids)
+    assert message_ids(pulling.store) == set(ids)
     assert broker.unacknowledged(subscription) == set()
     first, last = (dt.datetime.fromisoformat(lines[at]["timestamp"]) for at in (0, -1))
     record_property(RATE, round(BACKLOG / (last - first).total_seconds()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from google.cloud.pubsub_v1.subscriber.exceptions import (  # type: ignore[impor
     AcknowledgeStatus,
 )
 
-from millpond import settings
 from millpond.core.ack import Settlement, settle_pull
 from millpond.core.errors import AccessDenied, InvalidEvent, Unavailable, WriteRefused
 from millpond.core.model import Delivery, Outcome, Result
@@ -25,6 +23,7 @@ from millpond.ingress import pull
 from millpond.ingress.pull import Puller, Stream, to_delivery
 from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
+from tests.common.rig import Rig
 from tests.ingress.pull.fakes import PATH, Bench, FakeClient, FakeMessage
 
 Open = Callable[..., Bench]
@@ -38,20 +37,20 @@ def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
 
 
 @pytest.fixture
-def output() -> io.BytesIO:
-    return io.BytesIO()
+def rig() -> Iterator[Rig[MemoryStore]]:
+    rig = Rig(MemoryStore())
+    yield rig
+    rig.service.log.close()
 
 
 @pytest.fixture
-def service(output: io.BytesIO) -> Iterator[Service]:
-    service = Service(settings.load({"STORE": "memory"}), MemoryStore(), output)
-    yield service
-    service.log.close()
+def service(rig: Rig[MemoryStore]) -> Service:
+    return rig.service
 
 
 @pytest.fixture
-def opened(service: Service, client: FakeClient, output: io.BytesIO) -> Open:
-    return lambda room=1: Bench(service, client, output, room)
+def opened(rig: Rig[MemoryStore], client: FakeClient) -> Open:
+    return lambda room=1: Bench(rig.service, client, rig.output, room)
 
 
 async def turns() -> None:
@@ -162,21 +161,17 @@ def test_a_full_room_is_waited_for(opened: Open) -> None:
     assert [line["messageId"] for line in lines] == ["1", "0", "2", "3", "4"]
 
 
-def test_a_room_that_others_fill_is_asked_again(opened: Open) -> None:
+async def test_a_room_that_others_fill_is_asked_again(opened: Open) -> None:
     """Replays share the room, and do not tell us when they leave it; now and then is enough."""
-
-    async def check() -> None:
-        bench = opened(room=0)
-        message = FakeMessage()
-        bench.client.hand_over(message)
-        await asyncio.sleep(2.5 * pull.OTHERS_S)
-        assert 2 <= len(bench.room.tries) <= 4
-        bench.room.room = 1
-        await asyncio.sleep(2 * pull.OTHERS_S)
-        bench.room.settle("1")
-        assert message.answered == ["ack"]
-
-    asyncio.run(check())
+    bench = opened(room=0)
+    message = FakeMessage()
+    bench.client.hand_over(message)
+    await asyncio.sleep(2.5 * pull.OTHERS_S)
+    assert 2 <= len(bench.room.tries) <= 4
+    bench.room.room = 1
+    await asyncio.sleep(2 * pull.OTHERS_S)
+    bench.room.settle("1")
+    assert message.answered == ["ack"]
 
 
 def test_an_acknowledgement_that_fails_is_logged(opened: Open) -> None:
@@ -254,14 +249,10 @@ def test_being_told_to_stop_is_no_failure(opened: Open) -> None:
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 64), (3, 21), (100, 1)])
-def test_subscriptions_share_the_room(service: Service, client: FakeClient, count: int, each: int) -> None:
+async def test_subscriptions_share_the_room(service: Service, client: FakeClient, count: int, each: int) -> None:
     """The client stops pulling when the room would be full; a subscription named twice is pulled once."""
-
-    async def check() -> None:
-        paths = [f"{PATH}{n}" for n in range(count)]
-        Puller(service, [*paths, paths[0]]).start(lambda: None)
-        assert [how["subscription"] for how in client.asked] == paths
-        limits = client.asked[0]["flow_control"]
-        assert (limits.max_messages, limits.max_bytes) == (each, ROOM_BYTES_MAX // count)
-
-    asyncio.run(check())
+    paths = [f"{PATH}{n}" for n in range(count)]
+    Puller(service, [*paths, paths[0]]).start(lambda: None)
+    assert [how["subscription"] for how in client.asked] == paths
+    limits = client.asked[0]["flow_control"]
+    assert (limits.max_messages, limits.max_bytes) == (each, ROOM_BYTES_MAX // count)

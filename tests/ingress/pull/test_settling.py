@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.ingress.broker.support import ATTEMPTS, eventually
-from tests.ingress.pull.support import Pull, PullBroker, Pulling, store_held
+from tests.common.sqlite_files import store_held
+from tests.common.waiting import eventually
+from tests.ingress.broker.support import ATTEMPTS
+from tests.ingress.pull.support import Pull, PullBroker, Pulling
 
 T0, T1, T2 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z", "2026-01-08T12:00:02Z"
 # The shortest there is.

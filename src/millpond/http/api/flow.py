@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import InvalidRun, RunExists
 from millpond.flow.service import Flow
 from millpond.flow.sweep import SweepReport

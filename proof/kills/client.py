@@ -1,29 +1,19 @@
-"""A `millpond serve` to be killed, and a client that keeps many requests under way until it is."""
+"""A client that keeps many requests under way until its server is killed, and how each was answered."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from proof.kills.traffic import Message
 
 CONNECTIONS = 24
-_READY_S = 30.0
 _ANSWER_S = 30.0
-_POLL_S = 0.005
-_BANNER = re.compile(rb" serves http://127\.0\.0\.1:(\d+) ")
-# What our own environment must not lend the server: every other variable may be a setting.
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
 
 
 class Answer(NamedTuple):
@@ -61,56 +51,6 @@ class Deliveries:
     def unacknowledged(self) -> list[Message]:
         """What a broker would send again."""
         return [message for message_id, message in self.messages.items() if message_id not in self.answers]
-
-
-class Server:
-    """One server in a process group of its own, on a free port."""
-
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.store = folder / "pond.db"
-        self._log = folder / "serve.log"
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment |= {"PORT": "0", "STORE": f"sqlite:{self.store}", **(settings or {})}
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "millpond", "serve"],
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def ready(self) -> int:
-        """Its port, once it takes requests."""
-        async with asyncio.timeout(_READY_S):
-            while True:
-                said = self._log.read_bytes()
-                banner = _BANNER.search(said)
-                if banner is not None and b'"ready"' in said:
-                    return int(banner[1])
-                if self._process.poll() is not None:
-                    raise RuntimeError(f"the server would not start: {said.decode(errors='replace')[-2_000:]}")
-                await asyncio.sleep(_POLL_S)
-
-    def kill(self) -> None:
-        """End the whole group at once. A server that is gone already, with or without a word, is a failure."""
-        if self._process.poll() is not None:
-            said = self._log.read_bytes().decode(errors="replace")
-            raise RuntimeError(f"the server ended by itself: {said[-2_000:]}")
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        """End it for good, whatever state it is in."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
 
 class Load:

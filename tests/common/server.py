@@ -1,35 +1,29 @@
-"""What the acceptance tests share: a server started as a user would, its log, and two kinds of client.
+"""Start a real `millpond serve`, or `pull`: on a free port, ready when it says so, with two kinds of client.
 
-Nothing here imports the product: the tests see what a user sees, which is a command, a port and standard output.
+Nothing here imports the product: its users see what a user sees, which is a command, a port and standard output.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import os
 import re
-import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
 
-START_S = 20.0
+from tests.common.process import MILLPOND, Process
+from tests.common.push import JSON, PUBLISHED, push_body
+
 ANSWER_S = 10.0
 # A refusal comes at once, however little of the request was sent.
 REFUSAL_S = 5.0
 LINE_S = 5.0
-PUBLISHED = "2026-01-08T12:00:00Z"
-SUBSCRIPTION = "projects/local/subscriptions/acceptance"
+SERVE = (*MILLPOND, "serve")
 VIEW_COLLECTIONS = (
     "ops_services",
     "ingest_pipelines",
@@ -38,14 +32,7 @@ VIEW_COLLECTIONS = (
     "market_bars_1m",
     "trade_signals",
 )
-_BANNER = re.compile(r"^Millpond \S+ serves http://127\.0\.0\.1:(\d+) with \S")
-_FENCE = re.compile(r'"subscription": ?"fence-(\d+)"')
-# What the tests' own environment must not lend a server: every one of these is a setting.
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
-
-
-# What every request that changes something must have, with or without a body.
-JSON = {"content-type": "application/json"}
+_BANNER = re.compile(r"^Millpond \S+ serves (http://127\.0\.0\.1:(\d+)) with \S")
 
 
 class Answer(NamedTuple):
@@ -56,108 +43,34 @@ class Answer(NamedTuple):
     json: Any
 
 
-class Server:
-    """One `millpond serve`, or `pull`, in a process group of its own, with everything it printed."""
+class Server(Process):
+    """One server on a free port."""
 
     def __init__(
         self,
         folder: Path,
         environment: Mapping[str, str] | None = None,
-        arguments: Sequence[str] = ("serve",),
-        launcher: Sequence[str] = (),
+        command: Sequence[str] = SERVE,
+        output: Path | None = None,
     ) -> None:
         self.store = folder / "millpond.db"
-        self._lines: list[str] = []
-        self._more = threading.Condition()
         self._fences = 0
-        self._fence_at: dict[int, int] = {}
-        self.process = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "millpond", *arguments],
-            env=clean_environment({"PORT": "0", "STORE": f"sqlite:{self.store}", **(environment or {})}),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._collect, daemon=True)
-        self._reader.start()
-        try:
-            self.port = self._port()
-            self.url = f"http://127.0.0.1:{self.port}"
-            self.http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)
-            self.wait_for(lambda line: '"ready"' in line)
-        except BaseException:
-            self.kill()
-            raise
+        # Where in the output each fence stands.
+        self._fence_at = [-1]
+        own = {"PORT": "0", "STORE": f"sqlite:{self.store}", **(environment or {})}
+        super().__init__(command, folder, own, output)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """End it at once, as a power cut would."""
-        if self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-        self._close()
-
-    def terminate(self) -> int:
-        """End it as Cloud Run does; its exit status."""
-        os.kill(self.process.pid, signal.SIGTERM)
-        status = self.process.wait(timeout=15)
-        self._close()
-        return status
+    def wait_until_ready(self) -> None:
+        found = _BANNER.match(self.wait_for(_BANNER.match))
+        assert found is not None
+        self.url, self.port = found[1], int(found[2])
+        self.http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)
+        self.wait_for(lambda line: '"ready"' in line)
 
     def _close(self) -> None:
-        self.process.wait(timeout=15)
-        self._reader.join(timeout=5)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        super()._close()
         if hasattr(self, "http"):
             self.http.close()
-
-    def _collect(self) -> None:
-        assert self.process.stdout is not None
-        for raw in self.process.stdout:
-            with self._more:
-                line = raw.decode().rstrip("\n")
-                self._lines.append(line)
-                if found := _FENCE.search(line):
-                    self._fence_at[int(found[1])] = len(self._lines) - 1
-                self._more.notify_all()
-        with self._more:
-            self._more.notify_all()
-
-    def _port(self) -> int:
-        line = self.wait_for(lambda line: _BANNER.match(line) is not None, START_S)
-        found = _BANNER.match(line)
-        assert found is not None
-        return int(found[1])
-
-    @property
-    def output(self) -> list[str]:
-        """Every line printed so far."""
-        with self._more:
-            return list(self._lines)
-
-    def wait_for(self, wanted: Any, timeout_s: float = START_S, start: int = 0) -> str:
-        """The first line from index `start` on that `wanted` accepts."""
-        until = time.monotonic() + timeout_s
-        at = start
-        with self._more:
-            while True:
-                while at < len(self._lines):
-                    if wanted(self._lines[at]):
-                        return self._lines[at]
-                    at += 1
-                left = until - time.monotonic()
-                if left <= 0 or (self.process.poll() is not None and not self._reader.is_alive()):
-                    text = "\n".join(self._lines[-20:])
-                    raise AssertionError(f"the line did not come; the server's last lines:\n{text}")
-                self._more.wait(min(left, 0.2))
 
     def fence(self) -> list[str]:
         """The log lines since the last fence: lines keep their order, so once ours is there, theirs are."""
@@ -177,14 +90,10 @@ class Server:
 
     def lines_before(self, fence: int) -> list[str]:
         """The log lines between a fence and the one before it."""
-        until = time.monotonic() + LINE_S
-        with self._more:
-            while fence not in self._fence_at:
-                left = until - time.monotonic()
-                assert left > 0, "the fence was not logged: " + "\n".join(self._lines[-20:])
-                self._more.wait(left)
-            start = self._fence_at.get(fence - 1, -1) + 1
-            lines = self._lines[start : self._fence_at[fence]]
+        while len(self._fence_at) <= fence:
+            name, start = f'"fence-{len(self._fence_at)}"', self._fence_at[-1] + 1
+            self._fence_at.append(self._wait_for_line(lambda line, name=name: name in line, LINE_S, start))
+        lines = self._lines[self._fence_at[fence - 1] + 1 : self._fence_at[fence]]
         return [line for line in lines if line.startswith("{") and '"message":"ready"' not in line]
 
     def push(self, body: Any, headers: Mapping[str, str] | None = None) -> Answer:
@@ -252,41 +161,6 @@ class Server:
 
 # The fixture that starts servers: `start(folder=None, **environment)`.
 Start = Callable[..., Server]
-
-
-def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """An environment without settings but these."""
-    return {**{name: os.environ[name] for name in _KEPT if name in os.environ}, **extra}
-
-
-def encoded(data: Any) -> str:
-    """base64 of a value's JSON, or of bytes as they are."""
-    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return base64.b64encode(raw).decode()
-
-
-def push_body(
-    data: Any,
-    *,
-    message_id: str = "m-1",
-    published: str = PUBLISHED,
-    topic: str | None = None,
-    attributes: Any = None,
-    attempt: Any = None,
-    subscription: str | None = SUBSCRIPTION,
-) -> dict[str, Any]:
-    """A standard push body around a payload."""
-    message: dict[str, Any] = {"data": encoded(data), "messageId": message_id, "publishTime": published}
-    if topic is not None:
-        attributes = {**(attributes or {}), "topic": topic}
-    if attributes is not None:
-        message["attributes"] = attributes
-    body: dict[str, Any] = {"message": message}
-    if subscription is not None:
-        body["subscription"] = subscription
-    if attempt is not None:
-        body["deliveryAttempt"] = attempt
-    return body
 
 
 def answer_of(response: httpx.Response) -> Answer:

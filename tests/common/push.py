@@ -1,0 +1,47 @@
+"""Push bodies as Pub/Sub sends them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+PUBLISHED = "2026-01-08T12:00:00Z"
+SUBSCRIPTION = "projects/local/subscriptions/acceptance"
+# What every request that changes something must have, with or without a body.
+JSON = {"content-type": "application/json"}
+
+
+def encoded(data: Any) -> str:
+    """base64 of a value's JSON, or of bytes as they are."""
+    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return base64.b64encode(raw).decode()
+
+
+def push_body(
+    data: Any,
+    *,
+    message_id: str = "m-1",
+    published: Any = PUBLISHED,
+    topic: str | None = None,
+    attributes: Any = None,
+    attempt: Any = None,
+    subscription: str | None = SUBSCRIPTION,
+) -> dict[str, Any]:
+    """A standard push body around a payload."""
+    message: dict[str, Any] = {"data": encoded(data), "messageId": message_id, "publishTime": published}
+    if topic is not None:
+        attributes = {**(attributes or {}), "topic": topic}
+    if attributes is not None:
+        message["attributes"] = attributes
+    body: dict[str, Any] = {"message": message}
+    if subscription is not None:
+        body["subscription"] = subscription
+    if attempt is not None:
+        body["deliveryAttempt"] = attempt
+    return body
+
+
+def push_bytes(data: Any, **message: Any) -> bytes:
+    """The same as it goes over the wire."""
+    return json.dumps(push_body(data, **message)).encode()
