@@ -19,7 +19,7 @@ from millpond import settings as settings_module
 from millpond.core import timestamps
 from millpond.core.model import Committed, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.core.ports import DeadLetterSink, StoreWithCatalog
-from millpond.core.route import Fault, Item, Letter, Router
+from millpond.core.route import DeadLetter, Fault, Item, Router
 from millpond.core.view import View
 from millpond.engine.engine import Engine
 from millpond.ingress.push import Headers, PushEndpoint
@@ -39,7 +39,7 @@ _QUICK = {
 }
 
 
-WriteLetter = Callable[[Item, Fault], Awaitable[Letter]]
+WriteLetter = Callable[[Item, Fault], Awaitable[DeadLetter]]
 
 
 class Sink:
@@ -48,7 +48,7 @@ class Sink:
     def __init__(self, write_letter: WriteLetter) -> None:
         self._write_letter = write_letter
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
         return await self._write_letter(item, fault)
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from millpond.core.collections import LETTERS
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Conflict, Delete, Delivery, LogEntry, Outcome, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.store import PARTS_OUTLIVE_US, StoredLetters
 from tests.common.faulty_store import StoreAround
 from tests.common.pond import NOW
@@ -66,7 +66,7 @@ class Slow:
         self._letters = letters
         self.meanwhile: Meanwhile | None = None
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
         letter = await self._letters.write_letter(item, fault)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:

@@ -15,7 +15,7 @@ from millpond.core.errors import InvalidEvent, Unavailable
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Ref, Write
 from millpond.core.plan import needs_of, plan
 from millpond.core.receipts import Receipts
-from millpond.core.route import Item, Letter
+from millpond.core.route import DeadLetter, Item
 from millpond.dead_letters.store import StoredLetters
 from millpond.stores.memory import MemoryStore
 from tests.common.pond import NOW
@@ -46,12 +46,12 @@ def letters_in(store: MemoryStore) -> StoredLetters:
     return StoredLetters(store, keep=10**12, wall_clock=lambda: NOW, part_bytes_max=100)
 
 
-async def dig(letters: StoredLetters, attempt: int) -> Letter:
+async def dig(letters: StoredLetters, attempt: int) -> DeadLetter:
     delivery = msgspec.structs.replace(BIG, attempt=attempt)
     return await letters.write_letter(Item(delivery, "t", NOW, fault=FAULT), FAULT)
 
 
-async def bury(store: MemoryStore, letter: Letter) -> None:
+async def bury(store: MemoryStore, letter: DeadLetter) -> None:
     """As the engine does it: planned on what the store holds."""
     item = Item(BIG, "t", NOW, fault=FAULT, letter=letter)
     snapshots = {found.ref: found for found in await store.read(needs_of(item).all)}

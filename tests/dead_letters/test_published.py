@@ -8,7 +8,7 @@ import pytest
 
 from millpond.core.errors import InvalidEvent, ViewError
 from millpond.core.model import Delivery
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import ERROR_CHARS_MAX, bounded_error
 from millpond.dead_letters.pubsub import MESSAGE_BYTES_MAX, PublishedLetters
 from tests.common.pond import NOW
@@ -20,9 +20,9 @@ ATTRIBUTES = {f"name-{number:02d}": "x" * 1_000 for number in range(80)}
 class Elsewhere:
     """Where a letter goes that cannot be published."""
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
         del item
-        return Letter(None, None, f"elsewhere: {fault.reason}")
+        return DeadLetter(None, None, f"elsewhere: {fault.reason}")
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -50,7 +50,7 @@ def test_what_pubsub_would_refuse_is_not_published(
     letters = PublishedLetters(topic="dlq", project="p", deadline_s=0.2, otherwise=Elsewhere())
     sent = Delivery(message_id="1", publish_time=NOW, data=b"x" * data_bytes, attributes=attributes)
 
-    async def story() -> Letter:
+    async def story() -> DeadLetter:
         try:
             return await letters.write_letter(Item(sent, "t", NOW, fault=FAULT), FAULT)
         finally:

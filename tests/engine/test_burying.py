@@ -9,7 +9,7 @@ import pytest
 from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import SECOND, Orders, at, delivery, order, service
@@ -108,7 +108,7 @@ def test_a_slow_letter_holds_up_nobody() -> None:
         letters = StoredLetters(bench.store, keep=10**15, wall_clock=lambda: bench.now)
         order_of_answers: list[str] = []
 
-        async def slowly(item: Item, fault: Fault) -> Letter:
+        async def slowly(item: Item, fault: Fault) -> DeadLetter:
             await asyncio.sleep(0.1)
             return await letters.write_letter(item, fault)
 
@@ -136,11 +136,11 @@ def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatch: pyt
         bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
         posted: list[str] = []
 
-        async def publish(item: Item, fault: Fault) -> Letter:
+        async def publish(item: Item, fault: Fault) -> DeadLetter:
             if item.delivery.message_id == "m2":
                 raise Unavailable("the topic is gone")
             posted.append(item.delivery.message_id)
-            return Letter(None, None, fault.reason)
+            return DeadLetter(None, None, fault.reason)
 
         bench.bury_with(publish)
         bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
@@ -180,9 +180,9 @@ def test_a_published_letter_is_durable_whatever_the_store_says(monkeypatch: pyte
         bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
         posted: list[str] = []
 
-        async def publish(item: Item, fault: Fault) -> Letter:
+        async def publish(item: Item, fault: Fault) -> DeadLetter:
             posted.append(item.delivery.message_id)
-            return Letter(None, None, fault.reason)
+            return DeadLetter(None, None, fault.reason)
 
         bench.bury_with(publish)
         bench.store.before.extend([Unavailable("away")] * 100)

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.core.errors import Overloaded
 from millpond.core.model import Outcome
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
 from tests.common.rig import Bench
@@ -57,9 +57,9 @@ def test_letters_that_are_being_made_take_room() -> None:
     """A topic for letters that hangs must not let poison pile up without end."""
 
     class Hanging:
-        async def write_letter(self, item: Item, fault: Fault) -> Letter:
+        async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
             await asyncio.sleep(0.2)
-            return Letter(None, None, f"{fault.reason} of {item.delivery.message_id}")
+            return DeadLetter(None, None, f"{fault.reason} of {item.delivery.message_id}")
 
         async def close(self) -> None:
             """Nothing is open."""

@@ -11,7 +11,7 @@ import pytest
 from millpond.core.ack import settle_push
 from millpond.core.errors import Overloaded, Unavailable
 from millpond.core.model import Delivery, Outcome, Result
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.store import StoredLetters
 from millpond.engine import admission as line
 from tests.common.faulty_store import FaultyStore
@@ -201,7 +201,7 @@ def test_room_made_by_a_letter_that_failed_is_taken() -> None:
     """The store is away for letters only: the poison is answered, and nobody in the line waits for a timer."""
 
     class Away(StoredLetters):
-        async def write_letter(self, item: Item, fault: Fault) -> Letter:
+        async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
             await asyncio.sleep(0.02)
             raise Unavailable(f"no letter of {item.delivery.message_id}: {fault}")
 

@@ -12,7 +12,7 @@ import pytest
 from millpond.core.ack import Answered, settle_push
 from millpond.core.model import Delivery, Event, Outcome, Result, ViewResult
 from millpond.live.mailbox import Mailbox, frame
-from millpond.live.sparklines import POINTS_MAX, SILENT_S, SYMBOLS_MAX, Sparklines
+from millpond.live.sparklines import POINTS_MAX, SILENT_S, SYMBOLS_MAX, PriceHistory
 from millpond.live.subscribers import CHANGED_MAX, TAIL_PER_S_MAX, Changes, Tail, Tails, Wanted
 
 SECOND = 1_000_000
@@ -171,7 +171,7 @@ def test_a_frame_is_one_event_to_every_reader() -> None:
 
 def test_a_second_is_one_point() -> None:
     """The last price of it; at most sixty; what lost, has no price or is no tick draws nothing."""
-    sparklines = Sparklines()
+    sparklines = PriceHistory()
     for second in range(POINTS_MAX + 5):
         for price in (second, f"{second}.5"):
             sparklines.on_outcome(answered(tick("SPY", price), NOW + second * SECOND))
@@ -186,7 +186,7 @@ def test_a_second_is_one_point() -> None:
 
 def test_symbols_are_bounded() -> None:
     """A place is given to another only by a symbol that fell silent, the longest silent first."""
-    sparklines = Sparklines()
+    sparklines = PriceHistory()
     for number in range(SYMBOLS_MAX + 50):
         sparklines.on_outcome(answered(tick(f"S{number}", 1)))
     assert set(sparklines.shown()["market_ticks_latest"]) == {f"S{number}" for number in range(SYMBOLS_MAX)}
@@ -204,12 +204,12 @@ def test_symbols_are_bounded() -> None:
 )
 def test_sparklines_cost_nearly_nothing(told: Result, most_us: float) -> None:
     """They are told of every message. The bounds are far above what is measured, for slow and busy machines."""
-    sparklines = Sparklines()
+    sparklines = PriceHistory()
     best = min(_seconds(sparklines, told) for _ in range(5))
     assert best * 1e6 < most_us
 
 
-def _seconds(sparklines: Sparklines, told: Result, times: int = 5_000) -> float:
+def _seconds(sparklines: PriceHistory, told: Result, times: int = 5_000) -> float:
     began = time.perf_counter()
     for number in range(times):
         sparklines.on_outcome(answered(told, NOW + number * 100))

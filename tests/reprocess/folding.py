@@ -10,7 +10,7 @@ from millpond.core.receipts import Receipts
 from millpond.core.view import View
 from millpond.dead_letters.store import StoredLetters
 from millpond.reprocess.fold import open_scratch
-from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.rebuild import RebuildRun
 from millpond.reprocess.report import Report
 from millpond.reprocess.verify import Verifier
 from millpond.service.rules import engine_rules
@@ -42,8 +42,8 @@ class Works(Rig[StoreWithCatalog]):
             verifier = await Verifier.begin(self.store, self.router, self.receipts, scratch, lambda: self.now)
             return await verifier.check()
 
-    async def rebuild(self, view: str) -> Rebuild:
+    async def rebuild(self, view: str) -> RebuildRun:
         (found,) = (known for known in self.router.views if known.name == view)
         return await self.held.enter_async_context(
-            Rebuild.open(self.engine, self.store, found, others_settle_s=0.01)
+            RebuildRun.open(self.engine, self.store, found, others_settle_s=0.01)
         )

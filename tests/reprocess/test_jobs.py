@@ -18,7 +18,7 @@ from millpond.core.model import Document, LogPage
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.routing import RequestFault
 from millpond.reprocess.jobs import Job, Phase, Rebuilds
-from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.rebuild import RebuildRun
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
@@ -68,7 +68,7 @@ class Scene:
         (view,) = works.router.views
         self.rebuilds = Rebuilds(
             lambda name: (
-                Rebuild.open(works.engine, store, view, others_settle_s=0.01) if name == view.name else None
+                RebuildRun.open(works.engine, store, view, others_settle_s=0.01) if name == view.name else None
             ),
             Log(io.BytesIO(), env="dev", metrics=Metrics()),
         )

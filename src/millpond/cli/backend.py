@@ -34,7 +34,7 @@ from millpond.dead_letters.describe import replay_answer
 from millpond.http_client import Address, Client, Reply
 from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.jobs import Phase
-from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.rebuild import RebuildRun
 from millpond.service.service import Service
 from millpond.settings import Settings
 
@@ -260,7 +260,7 @@ class LocalBackend:
 
 
 class _LocalRebuild:
-    def __init__(self, rebuild: Rebuild) -> None:
+    def __init__(self, rebuild: RebuildRun) -> None:
         self._rebuild = rebuild
         self._report: Answer = {}
 

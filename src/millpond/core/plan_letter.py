@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
 from millpond.core.model import Document, Outcome, Result
-from millpond.core.route import Item, Letter, Needs
+from millpond.core.route import DeadLetter, Item, Needs
 
 if TYPE_CHECKING:
     from millpond.core.plan import WorkingSet
 
 
-def needs_of_letter(letter: Letter) -> Needs:
+def needs_of_letter(letter: DeadLetter) -> Needs:
     """The documents its plan looks at."""
     token = None if letter.token is None else letter.token.ref
     refs = [ref for ref in (letter.ref, letter.aside, token) if ref is not None]
@@ -24,7 +24,7 @@ def needs_of_letter(letter: Letter) -> Needs:
     return Needs([], refs) if letter.document is not None and token is None else Needs(refs, [])
 
 
-def plan_burial(item: Item, letter: Letter, working: WorkingSet, now: int) -> Result:
+def plan_burial(item: Item, letter: DeadLetter, working: WorkingSet, now: int) -> Result:
     """`buried` if the letter is there or is now put; RETRY if it was there, and is no longer."""
     if letter.ref is None:
         return item.buried(letter)
@@ -50,7 +50,7 @@ def _again(item: Item, text: str) -> Result:
     return item.unsettled(Outcome.RETRY, "letter_not_stored", Unavailable(text))
 
 
-def _is_of_another(there: Document | None, letter: Letter, now: int) -> bool:
+def _is_of_another(there: Document | None, letter: DeadLetter, now: int) -> bool:
     """Without a subscription two messages may share an id."""
     mine = None if letter.document is None else letter.document.get("dataMark")
     if there is None or mine is None or is_expired(there, now):
@@ -58,6 +58,6 @@ def _is_of_another(there: Document | None, letter: Letter, now: int) -> bool:
     return there.get("dataMark") not in {None, mine}
 
 
-def _may_be_stored(letter: Letter, working: WorkingSet) -> bool:
+def _may_be_stored(letter: DeadLetter, working: WorkingSet) -> bool:
     """Whether its parts are there. A purge takes them along with the letter, whose commit has deleted the token."""
     return letter.token is None or working.holds(letter.token)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, Self
 
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 
 
 class Store(Protocol):
@@ -39,7 +39,7 @@ class Store(Protocol):
 class DeadLetterSink(Protocol):
     """Keeps messages that can never succeed: makes the letter, and stores beforehand what does not fit into it."""
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter: ...
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter: ...
 
     async def close(self) -> None: ...
 

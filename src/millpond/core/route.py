@@ -45,7 +45,7 @@ class Target(msgspec.Struct, frozen=True):
     settled: Outcome | None = None
 
 
-class Letter(msgspec.Struct, frozen=True):
+class DeadLetter(msgspec.Struct, frozen=True):
     """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable already.
 
     Without a `ref` it is durable elsewhere; with a `ref` and no `document` it lay in the store when it was made.
@@ -73,7 +73,7 @@ class Item(msgspec.Struct, frozen=True):
     # False where whoever sent it keeps it: then what cannot succeed is only answered.
     bury: bool = True
     # Set once it is decided that the message is buried: then nothing else happens to it.
-    letter: Letter | None = None
+    letter: DeadLetter | None = None
 
     def __post_init__(self) -> None:
         if self.fault is not None:
@@ -85,7 +85,7 @@ class Item(msgspec.Struct, frozen=True):
             return self.buried(self.letter)
         return Result(outcome, reason, self.topic, error=error, event=self.event)
 
-    def buried(self, letter: Letter) -> Result:
+    def buried(self, letter: DeadLetter) -> Result:
         """The answer once its letter is durable."""
         return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
 

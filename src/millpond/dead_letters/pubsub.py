@@ -18,7 +18,7 @@ from google.pubsub_v1.types import PubsubMessage
 from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery
 from millpond.core.ports import DeadLetterSink
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.attributes import VALUE_BYTES_MAX, describe
 from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_credentials, find_emulator, full_name
 from millpond.gcp.pubsub import open_publisher
@@ -44,7 +44,7 @@ class PublishedLetters:
             self._credentials = find_credentials(scopes, "to publish letters")
         self._client: PublisherAsyncClient | None = None
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
         """Publish, and come back when Pub/Sub has it."""
         attributes = describe(item, fault)
         topic = self._topic_of(item.delivery)
@@ -62,7 +62,7 @@ class PublishedLetters:
             name = getattr(getattr(error, "grpc_status_code", None), "name", type(error).__name__)
             text = f"publishing the letter to {topic} failed: {name}: {error_text(error)}"
             raise Unavailable(text, code=name) from error
-        return Letter(None, None, fault.reason)
+        return DeadLetter(None, None, fault.reason)
 
     async def close(self) -> None:
         if self._client is not None:

@@ -38,7 +38,7 @@ from millpond.core.model import (
     Version,
 )
 from millpond.core.ports import Catalog, Store
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import bounded_error, classification_of
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
@@ -76,13 +76,13 @@ class StoredLetters:
         self._new_mark = new_mark
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
 
-    async def write_letter(self, item: Item, fault: Fault) -> Letter:
+    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
         ref = await self._place(item.delivery)
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
         fits = len(packed) <= self._part_bytes_max
         if not fits and await self._lies_there(ref):
             # Buried already, and only the acknowledgement got lost: that letter stays as it is.
-            return Letter(ref, None, fault.reason)
+            return DeadLetter(ref, None, fault.reason)
         now = self._wall_clock()
         # By whichever clock is ahead: a letter buried while ours is behind would be swept as soon as it is right.
         expires = max(now, item.delivery.publish_time) + self._keep
@@ -96,7 +96,7 @@ class StoredLetters:
             "expireAt": timestamps.to_datetime(expires),
         }
         aside = _aside(item.delivery) if fits and not item.delivery.subscription else None
-        return Letter(ref, document, fault.reason, token, aside)
+        return DeadLetter(ref, document, fault.reason, token, aside)
 
     async def _lies_there(self, ref: Ref) -> bool:
         (head,) = await self._store.read([ref])

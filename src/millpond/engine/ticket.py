@@ -13,7 +13,7 @@ import msgspec
 from millpond.core.errors import InternalError, StoreError, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.plan import needs_of
-from millpond.core.route import Fault, Item, Letter
+from millpond.core.route import DeadLetter, Fault, Item
 
 # A document, its log entry and its receipt, against the bytes of the message that caused them.
 _WEIGHT_PER_BYTE = 3
@@ -55,7 +55,7 @@ class Ticket:
         """One of two, by the first document: messages of a document are in the same shard."""
         return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
 
-    def bury_as(self, letter: Letter, fault: Fault) -> None:
+    def bury_as(self, letter: DeadLetter, fault: Fault) -> None:
         """From now on the message is about its letter and nothing else."""
         self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
         self.needs = needs_of(self.item)

@@ -26,7 +26,7 @@ from millpond.flow.registry import Steps
 from millpond.flow.results import FlowResult
 from millpond.flow.run import type_of
 from millpond.flow.step import Documents
-from millpond.flow.submit import Submitted
+from millpond.flow.submit import SubmittedRun
 from millpond.flow.sweep import Sweep, SweepReport
 from millpond.flow.worker import FlowWorker
 from millpond.settings import FIRESTORE, Settings
@@ -99,7 +99,7 @@ class Flow:
     async def handle(self, event: FlowEvent | Filtered) -> FlowResult:
         return await self.worker.handle(event)
 
-    async def submit(self, run: Any, run_id: str | None = None) -> Submitted:
+    async def submit(self, run: Any, run_id: str | None = None) -> SubmittedRun:
         """Store a new run, and see to it that it is worked on. Raises InvalidRun, RunExists, StoreError."""
         now = self._wall_clock()
         chosen, document = submit.check_run(run, run_id or submit.id_of(run), now)

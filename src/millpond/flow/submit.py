@@ -26,7 +26,7 @@ ROOM_BYTES = 64 * 1024
 ROOM_STEP_BYTES = 512
 
 
-class Submitted(NamedTuple):
+class SubmittedRun(NamedTuple):
     """`created` is False where the very same run was there already: a submission that was sent twice."""
 
     run_id: str
@@ -93,7 +93,7 @@ def _check_steps(steps: Any) -> None:
         raise InvalidRun(f"these steps wait for each other: {circle}") from None
 
 
-async def store_run(store: Store, run_id: str, document: Document, *, touch: bool) -> Submitted:
+async def store_run(store: Store, run_id: str, document: Document, *, touch: bool) -> SubmittedRun:
     """Create the run. With `touch` it is changed once more, where only a change is an event.
 
     Raises RunExists where another run has the id, InvalidRun where the store will never take it, StoreError where
@@ -114,7 +114,7 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
         announced = "triggeredAt" in ours
     if touch and not announced:
         await touch_run(store, ref, at)
-    return Submitted(run_id, created=created)
+    return SubmittedRun(run_id, created=created)
 
 
 async def touch_run(store: Store, ref: Ref, at: dt.datetime) -> bool:

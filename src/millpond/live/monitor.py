@@ -17,7 +17,7 @@ from millpond.live.history import STEP_S, History, shown_step
 from millpond.live.mailbox import Mailbox, frame
 from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import LOOK_EVERY_S, StoreReadiness
-from millpond.live.sparklines import Sparklines
+from millpond.live.sparklines import PriceHistory
 from millpond.live.subscribers import Changes, Tail, Tails, Wanted
 from millpond.live.totals import Totals
 from millpond.stores.health import StoreHealth
@@ -47,7 +47,7 @@ class Monitor:
         health = StoreHealth() if health is None else health
         self.history = History(metrics, waiting, lambda: health.failing_s)
         self._readiness = readiness
-        self.sparklines = Sparklines()
+        self.sparklines = PriceHistory()
         self.changes = Changes()
         self.tails = Tails()
         self.totals = Totals(store, log, self._set_letters)

@@ -19,7 +19,7 @@ POINTS_MAX = 60
 SILENT_S = 60
 
 
-class Sparklines:
+class PriceHistory:
     def __init__(self) -> None:
         # By document id; the one that got a point longest ago stands first.
         self._points: OrderedDict[str, deque[list[float]]] = OrderedDict()

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 from millpond.core.errors import MillpondError
 from millpond.reprocess.describe import RebuildReport, rebuild_report
-from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.rebuild import RebuildRun
 from millpond.reprocess.report import Report
 from millpond.telemetry.log import ERROR_CHARS_MAX, Log
 
-Opening = contextlib.AbstractAsyncContextManager[Rebuild]
+Opening = contextlib.AbstractAsyncContextManager[RebuildRun]
 
 
 class Phase(enum.StrEnum):
@@ -33,7 +33,7 @@ class Job:
         self._opening = opening
         # Holds what the rebuild needs for as long as there is something to do.
         self._held = contextlib.AsyncExitStack()
-        self._rebuild: Rebuild | None = None
+        self._rebuild: RebuildRun | None = None
         self._log = log
         self._report: Report | None = None
         self.written: int | None = None

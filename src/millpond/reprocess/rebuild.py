@@ -35,7 +35,7 @@ _BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _ROUNDS_MAX = 100
 
 
-class Rebuild:
+class RebuildRun:
     """The rebuild of one view: `fold`, and then `swap`, or not."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Rebuild:
     @contextlib.asynccontextmanager
     async def open(
         cls, engine: Engine, store: StoreWithCatalog, view: View, *, others_settle_s: float
-    ) -> AsyncIterator[Rebuild]:
+    ) -> AsyncIterator[RebuildRun]:
         """The engine is the one that live traffic on this store goes through in this process."""
         async with open_scratch() as scratch:
             fold = Fold(engine.router, engine.rules.receipts, scratch, OneView(view.name))

@@ -28,7 +28,7 @@ from millpond.live.readiness import StoreReadiness
 from millpond.reprocess.jobs import Opening, Rebuilds
 from millpond.reprocess.move_ids import Mover
 from millpond.reprocess.preview import Preview, ReplayPreview, preview_letters
-from millpond.reprocess.rebuild import Rebuild
+from millpond.reprocess.rebuild import RebuildRun
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.steps import load_configured_steps
 from millpond.service.stores import open_dead_letter_sink
@@ -124,7 +124,7 @@ class Service:
         # An embedded store has no other instances; elsewhere they act on what they read for as long as they try.
         shared = self.settings.store == FIRESTORE
         settle_s = self.engine.rules.retry_total_max_s + CACHE_TRUST_S if shared else 0.0
-        return Rebuild.open(self.engine, self.store, view, others_settle_s=settle_s)
+        return RebuildRun.open(self.engine, self.store, view, others_settle_s=settle_s)
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:
         """What replaying these letters, in this order, would lead to. Nothing is written."""
