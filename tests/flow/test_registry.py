@@ -73,6 +73,9 @@ def test_a_step_reads_settings_by_name_and_cannot_change_them() -> None:
     """As it would read an environment variable, but checked; secrets are not among them."""
     given = settings_module.load({"CHARTS_DEFAULT_TIMEZONE": "Europe/Berlin", "ADMIN_TOKEN": "x"}).by_name()
     assert (given["CHARTS_DEFAULT_TIMEZONE"], given["FLOW_LEASE_S"]) == ("Europe/Berlin", 60.0)
+    assert (given.flow_lease_s, given.get("FLOW_LEASE_S"), len(list(given))) == (60.0, 60.0, len(given))
     assert "ADMIN_TOKEN" not in given
+    with pytest.raises(AttributeError, match="ADMIN_TOKEN"):
+        _ = given.admin_token
     with pytest.raises(TypeError):
         given["ENV"] = "prod"  # type: ignore[index]

@@ -82,7 +82,7 @@ class StepContext:
     # A folder for this step's files. It is not there until the step makes it.
     artifacts: Path
     documents: Documents
-    # The process's settings by the names of their variables, such as "ARTIFACTS_DIR". Secrets are left out.
+    # The process's settings: `settings["ARTIFACTS_DIR"]` or `settings.artifacts_dir`. Secrets are left out.
     settings: Mapping[str, Any]
     # Our clock, in whole microseconds since 1970.
     wall_clock: Callable[[], int]

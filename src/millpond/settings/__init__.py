@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,6 +21,27 @@ from millpond.settings.table import TABLE
 FIRESTORE = "firestore"
 # They name shared resources, so they are required there; a laptop should not have to know them.
 REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
+
+
+class SettingsByName(Mapping[str, Any]):
+    """Settings by variable, read-only and without secrets: `settings["BARS_ID"]` or `settings.bars_id`."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, field: str) -> Any:
+        if field.startswith("_") or field.upper() not in self._values:
+            raise AttributeError(f"there is no setting {field.upper()}, or it is a secret")
+        return self._values[field.upper()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +117,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:
             return True
 
-    def by_name(self) -> Mapping[str, Any]:
-        """The values by the names of their variables, read-only and without secrets: what steps are given."""
-        return MappingProxyType({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
+    def by_name(self) -> SettingsByName:
+        """What steps are given."""
+        return SettingsByName({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
 
     def check_exposure(self) -> None:
         """Refuse to take messages from anybody who can reach us."""
