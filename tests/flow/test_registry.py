@@ -78,4 +78,4 @@ def test_a_step_reads_settings_by_name_and_cannot_change_them() -> None:
     with pytest.raises(AttributeError, match="ADMIN_TOKEN"):
         _ = given.admin_token
     with pytest.raises(TypeError):
-        given["ENV"] = "prod"  # type: ignore[index]
+        given["ENV"] = "prod"
