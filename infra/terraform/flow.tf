@@ -22,99 +22,35 @@ locals {
   )
 }
 
-# Apart from the push service, whose requests take at most a minute: a step may take ten, and must not have pushes
-# wait behind it.
-resource "google_cloud_run_v2_service" "flow" {
-  count = local.flow
+# Apart from the push service, whose requests take at most a minute: a step may take ten, and pushes must not wait
+# behind it.
+module "flow" {
+  source = "./modules/service"
+  count  = local.flow
 
-  name                = "${var.name}-flow"
-  location            = var.region
-  ingress             = var.ingress
-  deletion_protection = var.protected
+  region    = var.region
+  image     = var.image
+  protected = var.protected
+  cpu       = var.cpu
 
-  template {
-    service_account = google_service_account.flow[0].email
-    # As many as there are places for steps: what is more goes to another instance and need not wait.
-    max_instance_request_concurrency = var.flow_concurrency
-    # The longest Eventarc's subscription can wait, and FLOW_STEP_MAX_S.
-    timeout = "600s"
-    # Only this one mounts buckets.
-    execution_environment = "EXECUTION_ENVIRONMENT_GEN2"
-
-    scaling {
-      min_instance_count = 0
-      max_instance_count = var.flow_max_instances
-    }
-
-    volumes {
-      name = "artifacts"
-      gcs {
-        bucket    = google_storage_bucket.artifacts[0].name
-        read_only = false
-        # The image's user. Otherwise all of it would be root's, and the steps could not write.
-        mount_options = ["uid=65532", "gid=65532"]
-      }
-    }
-
-    containers {
-      image = var.image
-      args  = ["serve"]
-
-      ports {
-        container_port = 8080
-      }
-
-      volume_mounts {
-        name       = "artifacts"
-        mount_path = local.flow_env.ARTIFACTS_DIR
-      }
-
-      resources {
-        limits = { cpu = var.cpu, memory = var.flow_memory }
-        # Whoever sent the event hangs up when its deadline is over, 10 s unless changed, and the request then counts
-        # as ended. A step that goes on must still have CPU: to work, and to renew its lease. Without, it would be
-        # frozen, taken over, and begun again elsewhere.
-        cpu_idle          = false
-        startup_cpu_boost = true
-      }
-
-      dynamic "env" {
-        for_each = local.flow_env
-        content {
-          name  = env.key
-          value = env.value
-        }
-      }
-
-      env {
-        name = "ADMIN_TOKEN"
-        value_source {
-          secret_key_ref {
-            secret  = var.admin_token_secret
-            version = "latest"
-          }
-        }
-      }
-
-      startup_probe {
-        period_seconds    = 2
-        timeout_seconds   = 2
-        failure_threshold = 30
-        http_get {
-          path = "/ready"
-        }
-      }
-
-      liveness_probe {
-        period_seconds    = 10
-        timeout_seconds   = 3
-        failure_threshold = 3
-        http_get {
-          path = "/live"
-        }
-      }
-    }
-  }
+  name               = "${var.name}-flow"
+  args               = ["serve"]
+  service_account    = google_service_account.flow[0].email
+  env                = local.flow_env
+  admin_token_secret = var.admin_token_secret
+  artifacts          = { bucket = google_storage_bucket.artifacts[0].name, path = local.flow_env.ARTIFACTS_DIR }
+  ingress            = var.ingress
+  memory             = var.flow_memory
+  min_instances      = 0
+  max_instances      = var.flow_max_instances
+  # As many as there are places for steps: Cloud Run sends further requests to another instance.
+  concurrency = var.flow_concurrency
+  # The longest Eventarc's subscription can wait, and FLOW_STEP_MAX_S.
+  timeout = "600s"
+  # Eventarc hangs up when its deadline is over, 10 s unless changed, and the request then counts as ended. A step that
+  # goes on must still have CPU: to work, and to renew its lease. Without CPU it would be frozen, another instance would
+  # take it over and begin it again.
+  cpu_idle = false
 
   depends_on = [
     google_project_iam_member.firestore,
@@ -179,7 +115,7 @@ resource "google_eventarc_trigger" "flow" {
 
   destination {
     cloud_run_service {
-      service = google_cloud_run_v2_service.flow[0].name
+      service = module.flow[0].name
       region  = var.region
       path    = "/events"
     }
@@ -316,7 +252,7 @@ resource "google_project_iam_member" "events" {
 resource "google_cloud_run_v2_service_iam_member" "events" {
   count = local.flow
 
-  name     = google_cloud_run_v2_service.flow[0].name
+  name     = module.flow[0].name
   location = var.region
   role     = "roles/run.invoker"
   member   = google_service_account.events[0].member
@@ -343,7 +279,7 @@ resource "google_cloud_run_v2_job_iam_member" "sweep" {
 resource "google_cloud_run_v2_service_iam_member" "flow_operator" {
   for_each = var.flow_worker ? var.operators : []
 
-  name     = google_cloud_run_v2_service.flow[0].name
+  name     = module.flow[0].name
   location = var.region
   role     = "roles/run.invoker"
   member   = each.key

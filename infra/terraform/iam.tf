@@ -59,7 +59,7 @@ resource "google_secret_manager_secret_iam_member" "admin_token" {
 }
 
 resource "google_cloud_run_v2_service_iam_member" "push" {
-  name     = google_cloud_run_v2_service.push.name
+  name     = module.push.name
   location = var.region
   role     = "roles/run.invoker"
   member   = google_service_account.push.member
@@ -124,7 +124,7 @@ resource "google_pubsub_topic_iam_member" "publisher" {
 resource "google_cloud_run_v2_service_iam_member" "operator" {
   for_each = var.operators
 
-  name     = google_cloud_run_v2_service.push.name
+  name     = module.push.name
   location = var.region
   role     = "roles/run.invoker"
   member   = each.key

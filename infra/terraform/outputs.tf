@@ -1,6 +1,6 @@
 output "service_url" {
   description = "Where the push service answers, to those whom IAM lets in."
-  value       = google_cloud_run_v2_service.push.uri
+  value       = module.push.uri
 }
 
 output "push_audience" {

@@ -1,80 +1,47 @@
-# The push service: Pub/Sub posts to it. Nobody else may call it, but operators.
-resource "google_cloud_run_v2_service" "push" {
-  name                = var.name
-  location            = var.region
-  ingress             = var.ingress
-  deletion_protection = var.protected
-  custom_audiences    = [local.push_audience]
+# The push service: Pub/Sub posts to it. IAM lets only Pub/Sub and operators call it.
+module "push" {
+  source = "./modules/service"
 
-  template {
-    service_account                  = google_service_account.runtime.email
-    max_instance_request_concurrency = var.concurrency
-    # As long as Pub/Sub waits. Millpond answers within FIRESTORE_RETRY_MAX_TOTAL_S, 8 s.
-    timeout = "60s"
+  region    = var.region
+  image     = var.image
+  protected = var.protected
+  cpu       = var.cpu
 
-    scaling {
-      min_instance_count = var.min_instances
-      max_instance_count = var.max_instances
-    }
-
-    containers {
-      image = var.image
-      args  = ["serve"]
-
-      # Cloud Run sets PORT to it.
-      ports {
-        container_port = 8080
-      }
-
-      resources {
-        limits            = { cpu = var.cpu, memory = var.memory }
-        cpu_idle          = var.min_instances == 0
-        startup_cpu_boost = true
-      }
-
-      dynamic "env" {
-        for_each = local.push_env
-        content {
-          name  = env.key
-          value = env.value
-        }
-      }
-
-      env {
-        name = "ADMIN_TOKEN"
-        value_source {
-          secret_key_ref {
-            secret  = var.admin_token_secret
-            version = "latest"
-          }
-        }
-      }
-
-      # Ready when Firestore answers: a revision that cannot reach it never gets traffic.
-      startup_probe {
-        period_seconds    = 2
-        timeout_seconds   = 2
-        failure_threshold = 30
-        http_get {
-          path = "/ready"
-        }
-      }
-
-      # Not /ready: an outage of Firestore must not restart instances that will be needed after it.
-      liveness_probe {
-        period_seconds    = 10
-        timeout_seconds   = 3
-        failure_threshold = 3
-        http_get {
-          path = "/live"
-        }
-      }
-    }
-  }
+  name               = var.name
+  args               = ["serve"]
+  service_account    = google_service_account.runtime.email
+  env                = local.push_env
+  admin_token_secret = var.admin_token_secret
+  ingress            = var.ingress
+  audiences          = [local.push_audience]
+  memory             = var.memory
+  min_instances      = var.min_instances
+  max_instances      = var.max_instances
+  cpu_idle           = var.min_instances == 0
+  concurrency        = var.concurrency
+  # As long as Pub/Sub waits. Millpond answers within FIRESTORE_RETRY_MAX_TOTAL_S, 8 s.
+  timeout = "60s"
 
   depends_on = [
     google_project_iam_member.firestore,
     google_secret_manager_secret_iam_member.admin_token,
     google_project_service.required,
   ]
+}
+
+# States written before the three services became one module: the services are renamed, not destroyed and made again.
+
+moved {
+  from = google_cloud_run_v2_service.push
+  to   = module.push.google_cloud_run_v2_service.this
+}
+
+moved {
+  from = google_cloud_run_v2_service.pull[0]
+  to   = module.pull[0].google_cloud_run_v2_service.this
+}
+
+moved {
+  from = google_cloud_run_v2_service.flow[0]
+  to   = module.flow[0].google_cloud_run_v2_service.this
 }

@@ -1,4 +1,4 @@
-# Specification 004's defaults: retry after 10 to 600 s, 60 s to acknowledge, a dead-letter policy on each.
+# Each: 60 s to acknowledge, retries after 10 to 600 s, and a dead-letter policy.
 
 resource "google_pubsub_subscription" "push" {
   for_each = local.push_subscriptions
@@ -9,7 +9,7 @@ resource "google_pubsub_subscription" "push" {
   message_retention_duration = "604800s"
 
   push_config {
-    push_endpoint = "${google_cloud_run_v2_service.push.uri}${local.push_path}"
+    push_endpoint = "${module.push.uri}${local.push_path}"
 
     oidc_token {
       service_account_email = google_service_account.push.email
