@@ -15,7 +15,6 @@ BARS = ("market-bars-1m", "market_bars_1m")
 SIGNALS = ("trade-signals", "trade_signals")
 
 T0, T1, T2, T3 = (f"2026-01-08T12:00:0{second}Z" for second in range(4))
-ENVELOPE = {"agent_name": "feed", "git_sha": "abc123", "trace_id": "t-1"}
 _ids = itertools.count(1)
 
 
@@ -54,9 +53,3 @@ def without_bookkeeping(document: dict[str, Any]) -> dict[str, Any]:
         name: value for name, value in document["source"].items() if name not in {"stamp", "stamps", "key"}
     }
     return kept
-
-
-def applied_paths(answer: Answer) -> list[str]:
-    """The documents of a message that was applied in at least one view."""
-    assert answer.json["outcome"] == "applied", answer
-    return [view["doc"] for view in answer.json["views"]]

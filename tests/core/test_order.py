@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import random
 from typing import Any
 
 import pytest
 
 from millpond import DELETE, Event, Latest
+from millpond.core import timestamps
 from millpond.core.document import canonical_json
 from millpond.core.model import Delivery
-from tests.common.pond import NOW, SECOND, Orders, Pond, at, delivery, order, service, signal, tick
+from tests.common.pond import NOW, SECOND, Pond, at, delivery, service, signal, tick
 
+UPDATES = [
+    signal("u1", 0, eventId="e1", symbol="SPY", state="new", price=10, createdAt=at(0), updatedAt=at(0)),
+    signal("u2", 2, eventId="e2", state="ack", confidence=0.5, updatedAt=at(1)),
+    signal("u3", 1, eventId="e3", state="executed", version=1, updatedAt=at(0)),
+    signal("u4", 3, eventId="e2", state="ack", confidence=0.5, updatedAt=at(1)),
+    signal("u5", 3, eventId="e5", reason="partial", price=11, updatedAt=at(2)),
+]
 HISTORIES = {
     # README of the specification: e1 at publish 1, e2 at 2, e1 republished at 3.
     "an event republished after a tie": [
@@ -41,6 +48,7 @@ HISTORIES = {
         signal("m3", 3, updatedAt=at(2), state="first", sequence=1),
         signal("m4", 4, updatedAt=at(1), state="second", sequence=2),
     ],
+    "a signal created, acknowledged, executed, republished and corrected": UPDATES,
 }  # fmt: skip
 
 
@@ -58,72 +66,37 @@ def test_every_order_and_every_batching_ends_the_same(history: list[Delivery]) -
     assert len(ends) == 1
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_random_histories_equal_a_plain_fold(seed: int) -> None:
-    """Against an oracle that knows nothing of the product: sort by the tuple, the last one wins."""
-    chance = random.Random(seed)
-    events = []
-    for number in range(12):
-        ts, seq = chance.randrange(3), chance.choice([None, 1, 2])
-        publish = chance.randrange(4)
-        events.append(((ts, -1 if seq is None else seq, publish, f"m{number:02}"), number))
-    messages = {}
-    for (ts, seq, publish, message_id), number in events:
-        extra = {} if seq < 0 else {"seq": seq}
-        messages[number] = tick(message_id, publish, ts, number, **extra)
-    arrivals = [number for _, number in events] * 2
-    chance.shuffle(arrivals)
+def test_each_field_is_the_newest_that_names_it() -> None:
+    """Also where a sequence outranks a later time. All of it sent again is a duplicate and changes nothing."""
     pond = Pond()
-    while arrivals:
-        size = chance.randrange(1, 6)
-        pond.send(*(messages[number] for number in arrivals[:size]))
-        arrivals = arrivals[size:]
-    assert pond.get("market_ticks_latest/SPY")["price"] == max(events)[1]
-
-
-def test_redelivery_changes_nothing_without_any_receipt() -> None:
-    """Receipts never decide a last-write-wins document."""
-    history = [service(f"m{n}", n, status, n % 2) for n, status in enumerate(["a", "b", "c", "d"])]
-    pond = Pond()
-    pond.send(*history)
+    pond.send(*UPDATES)
+    document = pond.get("trade_signals/s1")
+    expected = {"symbol": "SPY", "state": "executed", "price": 11, "confidence": 0.5, "reason": "partial"}
+    assert {name: document[name] for name in expected} == expected
+    assert document["createdAt"].timestamp() == at(0)
     before = pond.state()
-    pond.documents = {ref: doc for ref, doc in pond.documents.items() if ref.collection != "ops_dedupe"}
-    for message in reversed(history):
-        pond.send(message)
+    assert [str(pond.send(message)[0].outcome) for message in reversed(UPDATES)] == ["duplicate"] * 5
     assert pond.state() == before
 
 
-def test_a_tally_counts_each_logical_event_once() -> None:
-    """Redelivered, republished under a new id, in one batch or several."""
-    history = [order("m1", 10, 1), order("m2", 10, 2), order("m3", 10, 1, publish_s=5), order("m1", 10, 1)]
-    for permutation in itertools.permutations(history):
-        for size in (1, 2, 4):
-            pond = Pond([Orders()])
-            for start in range(0, 4, size):
-                pond.send(*permutation[start : start + size])
-            assert {k: pond.get("sales/d1")[k] for k in ("count", "sum")} == {"count": 2, "sum": 20}
-
-
-def test_a_batch_answers_as_if_its_events_had_come_one_by_one() -> None:
-    """Coalescing is invisible: each message has the outcome it would have had alone."""
-    history = [
-        service("m1", 1, "a", 1),
-        service("m2", 2, "b", 3),
-        service("m3", 3, "c", 2),
-        service("m2", 2, "b", 3),
+def test_ties_go_to_sequence_then_publish_time_then_message_id() -> None:
+    """At one event time a sequence beats none, a greater one a lesser; then publish time, then message id."""
+    pond = Pond()
+    arrivals = [
+        (tick("b", 1, 0, 1), "applied"),
+        (tick("a", 1, 0, 2), "stale_event_ignored"),
+        (tick("c", 1, 0, 3), "applied"),
+        (tick("a2", 0, 0, 4), "stale_event_ignored"),
+        (tick("a3", 2, 0, 5), "applied"),
+        (tick("a4", 0, 0, 6, sequence=0), "applied"),
+        (tick("z", 3, 0, 7), "stale_event_ignored"),
+        (tick("a5", 0, 0, 8, seq="10"), "applied"),
+        (tick("z2", 3, 0, 9, sequence=9), "stale_event_ignored"),
+        (tick("a6", 0, 0, 10, sequence=2**63 - 1), "applied"),
     ]
-    together = Pond()
-    alone = Pond()
-    batch = [(result.outcome, result.reason) for result in together.send(*history)]
-    single = [(result.outcome, result.reason) for message in history for result in alone.send(message)]
-    assert batch == single
-    assert [reason for _, reason in batch] == [
-        "applied",
-        "applied",
-        "stale_event_ignored",
-        "duplicate_message_noop",
-    ]
-    assert together.state() == alone.state()
+    for message, reason in arrivals:
+        assert pond.send(message)[0].views[0].reason == reason, message.message_id
+    assert pond.get("market_ticks_latest/SPY")["price"] == 10
 
 
 class Parcels(Latest):
@@ -150,13 +123,24 @@ def test_a_deleted_document_is_not_resurrected() -> None:
     assert "deleted" not in pond.get("parcels/p")
 
 
-def test_a_future_clock_cannot_freeze_a_document() -> None:
-    """More than MAX_FUTURE_SKEW_S ahead of publish time counts as publish time; up to it is believed."""
-    pond = Pond()
-    pond.send(tick("m1", 0, 10_000, 1))
-    assert pond.send(tick("m2", 1, 1, 2))[0].views[0].reason == "applied"
-    pond.send(tick("m3", 2, 302, 3))
-    assert pond.send(tick("m4", 3, 301, 4))[0].views[0].reason == "stale_event_ignored"
+@pytest.mark.parametrize(
+    ("settings", "skew_s"), [({}, 300), ({"MAX_FUTURE_SKEW_S": "10"}, 10), ({"MAX_FUTURE_SKEW_S": "0"}, 0)]
+)
+def test_a_future_clock_cannot_freeze_a_document(settings: dict[str, str], skew_s: int) -> None:
+    """More than MAX_FUTURE_SKEW_S ahead of publish time orders as publish time, and is kept as sent."""
+    pond = Pond(None, **settings)
+    ahead = skew_s + 1e-6
+
+    def sent(message_id: str, publish_s: float, ts: float) -> str:
+        return pond.send(tick(message_id, publish_s, ts, publish_s))[0].views[0].reason
+
+    assert sent("m1", 0, ahead) == "applied"
+    shown = pond.get("market_ticks_latest/SPY")["lastTickAt"]
+    assert timestamps.from_datetime(shown) == NOW + skew_s * SECOND + 1
+    assert sent("m2", 1, 1) == "applied"
+    # Up to the limit a time is believed.
+    assert sent("m3", 2, skew_s + 2) == "applied"
+    assert sent("m4", 3, skew_s + 1) == "stale_event_ignored"
 
 
 def test_lateness_is_a_function_of_the_message() -> None:

@@ -29,7 +29,9 @@ TIMES = EDGES.filter(lambda us: us <= LAST) | st.integers(0, LAST)
 SEQUENCES = st.sampled_from((None, 0, 1, 8, 9, 10, 99, 10**18, SEQUENCE_MAX - 1, SEQUENCE_MAX))
 # Ids that begin with one another, hold the separator, or are not ASCII.
 MESSAGE_IDS = st.sampled_from(("1", "10", "9", "1.", "1.0", ".", "a", "A", "é", "\U0001f30a", "\uffff", "~"))
-PARTS = st.builds(StampParts, EDGES, SEQUENCES, EDGES, MESSAGE_IDS)
+PARTS = st.builds(
+    StampParts, TIMES, SEQUENCES | st.integers(0, SEQUENCE_MAX), TIMES, MESSAGE_IDS | st.text(max_size=8)
+)
 LAYOUTS = st.booleans()
 
 
@@ -154,6 +156,7 @@ def test_a_time_is_the_same_in_every_zone(us: int, offset: int, mark: str, digit
     text = written(us, offset, mark, digits)
     assert timestamps.parse(text, "t") == us
     assert timestamps.to_datetime(us).utcoffset() == dt.timedelta(0)
+    assert timestamps.from_datetime(timestamps.to_datetime(us)) == us
     assert timestamps.parse(timestamps.to_text(us), "t") == us
 
 

@@ -12,10 +12,11 @@ import pytest
 from millpond import settings as settings_module
 from millpond.core.errors import SettingsError, UnroutableEvent
 from millpond.core.model import Delivery
-from millpond.core.route import Router
+from millpond.core.route import Router, RouteRules
 from millpond.service.rules import route_rules
 from millpond.service.views import load_views
 from tests.common.pond import Orders, Pond, at, delivery
+from tests.producers.cases import Case, check_in_core, load
 
 SUBSCRIPTION = "projects/p/subscriptions/trade-signals"
 # In the order the design names them: where the name stands, and how to put it there. Each names another topic, so
@@ -155,6 +156,26 @@ def test_one_message_routed_in_three_ways_is_counted_once() -> None:
         assert outcomes == ["applied", "duplicate", "duplicate"]
         assert sorted(shown) == ["orders", "prod-orders", "prod-orders-v2"]
         assert {found.data["count"] for ref, found in documents.items() if ref.collection == "sales"} == {1}
+
+
+@pytest.mark.parametrize("attribute", ["foo", "projects/p/topics/foo"])
+def test_of_a_topic_s_path_the_last_part_counts(attribute: str) -> None:
+    """Also where a view names itself after the whole path, which no message can mean."""
+
+    def named(name: str, topic: str) -> Orders:
+        view = Orders()
+        view.name, view.topics = name, (topic,)
+        return view
+
+    found = Router([named("long", "projects/p/topics/foo"), named("short", "foo")], RouteRules(env="dev"))
+    item = found.route(delivery({"day": "d1", "amount": 1}, attributes={"topic": attribute}), 0)
+    assert [target.view.name for target in item.targets] == ["short"]
+
+
+@pytest.mark.parametrize("case", load("core/routing.json"), ids=lambda case: case.name)
+def test_a_case(case: Case) -> None:
+    """Names, types, envelopes and shapes, as producers send them."""
+    check_in_core(case)
 
 
 # --- what cannot be routed ---------------------------------------------------------------------------------------

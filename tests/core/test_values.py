@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import hashlib
 import itertools
-import random
 import time
 from typing import Any
 
@@ -18,40 +17,9 @@ from millpond import InvalidEvent
 from millpond.core import timestamps
 from millpond.core.document import check_ref, find_fault, representable
 from millpond.core.hashing import base32_sha256
-from millpond.core.ids import decode_id, decode_name, encode_id, encode_name
+from millpond.core.ids import decode_name, encode_id, encode_name
 from millpond.core.model import Ref
-from millpond.core.stamp import StampParts, decode_stamp, encode_stamp, parse_sequence
-
-TIMES = st.integers(0, timestamps.LATEST_US - 1)
-SEQUENCES = st.none() | st.integers(0, 2**63 - 1)
-PARTS = st.builds(StampParts, TIMES, SEQUENCES, TIMES, st.text(max_size=8))
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
-
-
-@given(PARTS, PARTS, st.booleans())
-def test_stamps_sort_as_their_tuples_do(one: StampParts, other: StampParts, sequence_first: bool) -> None:
-    """String order is the specification's tuple order, no sequence below every sequence."""
-
-    def rank(parts: StampParts) -> tuple[Any, ...]:
-        sequence = -1 if parts.sequence is None else parts.sequence
-        head = (sequence, parts.event_time) if sequence_first else (parts.event_time, sequence)
-        return (*head, parts.publish_time, parts.message_id)
-
-    stamps = [encode_stamp(*parts, sequence_first=sequence_first) for parts in (one, other)]
-    assert (stamps[0] < stamps[1]) == (rank(one) < rank(other))
-    assert decode_stamp(stamps[0]) == one
-
-
-@given(st.lists(TEXT, min_size=1, max_size=3), st.lists(TEXT, min_size=1, max_size=3))
-def test_ids_are_legal_reversible_and_never_meet(one: list[str], other: list[str]) -> None:
-    """Whatever the parts, the id is one every store takes, and different parts give different ids."""
-    encoded = encode_id(*one)
-    assert "/" not in encoded
-    assert "\x00" not in encoded
-    assert encoded not in {".", ".."}
-    assert not (encoded.startswith("__") and encoded.endswith("__"))
-    assert decode_id(encoded) == tuple(one)
-    assert (encode_id(*other) == encoded) == (one == other)
+from millpond.core.stamp import parse_sequence
 
 
 @pytest.mark.parametrize("text", ["AAPL", "BRK.B", "2026-01-08T14:32:00Z", "a_b", "émile", "a b", "x.y-z~1"])
@@ -124,16 +92,6 @@ def test_a_name_must_fit_and_be_there() -> None:
     assert (too_long.value.reason, empty.value.reason) == ("id_too_long", "empty_id")
 
 
-def test_an_id_must_fit_and_be_there() -> None:
-    """Over 1,500 bytes once encoded, or empty: poison, each with its reason."""
-    assert encode_id("é" * 750)
-    with pytest.raises(InvalidEvent) as too_long:
-        encode_id("é" * 751)
-    with pytest.raises(InvalidEvent) as empty:
-        encode_id("a", "")
-    assert (too_long.value.reason, empty.value.reason) == ("id_too_long", "empty_id")
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -146,7 +104,11 @@ def test_an_id_must_fit_and_be_there() -> None:
         (1_767_875_696, "2026-01-08T12:34:56Z"),
         (1_767_875_696.25, "2026-01-08T12:34:56.250000Z"),
         (1_767_875_696_250, "2026-01-08T12:34:56.250000Z"),
+        ("2026-01-08T17:29:00+05:30", "2026-01-08T11:59:00Z"),
+        ("2026-01-08T03:59:00-08:00", "2026-01-08T11:59:00Z"),
+        (1_767_873_540_250.5, "2026-01-08T11:59:00.250500Z"),
         (0, "1970-01-01T00:00:00Z"),
+        (100_000_000_000, "1973-03-03T09:46:40Z"),
     ],
 )
 def test_times_come_in_three_forms(value: Any, text: str) -> None:
@@ -198,14 +160,6 @@ def test_a_time_that_cannot_be_read_is_not_passed_over(value: Any) -> None:
     assert not timestamps.is_no_time(value)
 
 
-@given(st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2199, 12, 31), timezones=st.just(dt.UTC)))  # noqa: DTZ001
-def test_times_survive_the_way_there_and_back(value: dt.datetime) -> None:
-    """Microseconds, datetimes and text are one value in three coats."""
-    us = timestamps.from_datetime(value)
-    assert timestamps.to_datetime(us) == value
-    assert timestamps.parse(timestamps.to_text(us), "t") == us
-
-
 @pytest.mark.parametrize("value", [-1, 2**63, True, 1.5, "x", "-1", "1" * 30, "²", None, []])
 def test_a_sequence_is_a_whole_number(value: Any) -> None:
     """Anything else is poison, not a guess."""
@@ -238,16 +192,3 @@ def test_faults_are_found_at_every_depth() -> None:
     good = [2**63 - 1, [1], {"_": 1}, dt.datetime(2026, 1, 1, tzinfo=dt.UTC), "", b"", None]
     for value, wrap in itertools.product(good, wrappers):
         assert find_fault(wrap(value)) is None, (value, wrap)
-
-
-def test_a_seeded_shuffle_of_stamps_has_one_maximum() -> None:
-    """The winner does not depend on who was compared with whom first."""
-    chance = random.Random(7)
-    stamps = [encode_stamp(chance.randrange(3), None, chance.randrange(3), str(n)) for n in range(50)]
-    winner = max(stamps)
-    for _ in range(20):
-        chance.shuffle(stamps)
-        champion = stamps[0]
-        for stamp in stamps[1:]:
-            champion = max(champion, stamp)
-        assert champion == winner

@@ -10,11 +10,11 @@ import pytest
 
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Ref, Result
-from millpond.core.route import Item, Router, RouteRules
+from millpond.core.route import Item
 from millpond.engine.cache import RecentWrites
 from millpond.engine.queue import GATHER_S
 from tests.common.faulty_store import FaultyStore
-from tests.common.pond import NOW, Orders, delivery, order, service
+from tests.common.pond import Orders, delivery, order, service
 from tests.common.rig import Bench
 
 
@@ -165,20 +165,6 @@ def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch
         assert (bench.engine.waiting, bench.engine.waiting_bytes) == (0, 0)
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("attribute", ["foo", "projects/p/topics/foo"])
-def test_of_a_topic_s_path_the_last_part_counts(attribute: str) -> None:
-    """Also where a view names itself after the whole path, which no message can mean."""
-
-    def named(name: str, topic: str) -> Orders:
-        found = Orders()
-        found.name, found.topics = name, (topic,)
-        return found
-
-    router = Router([named("long", "projects/p/topics/foo"), named("short", "foo")], RouteRules(env="dev"))
-    item = router.route(delivery({"day": "d1", "amount": 1}, attributes={"topic": attribute}), NOW)
-    assert [target.view.name for target in item.targets] == ["short"]
 
 
 def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

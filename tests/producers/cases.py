@@ -1,7 +1,7 @@
 """Cases in the shapes that producers send: settings, messages, and the documents that must follow.
 
-`producers.json` is the specification's own list; `neighbours.json` has the cases next to each of its rules. Both
-are data, so that the pure core and a real server are asked the same.
+They are data, so that the pure core and a real server are asked the same. `producers.json` is the specification's
+own list; the cases next to each of its rules lie in `tests/views` and, for routing, in `tests/core`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from typing import Any
 
 import msgspec
 
+from millpond.core import timestamps
+from millpond.core.errors import Poison
+from millpond.core.model import Delivery
+from tests.common.pond import Pond
+
+_TESTS = Path(__file__).parent.parent
 SETTINGS = {"ENV": "prod", "DEFAULT_REGION": "eu", "SYSTEM_EVENTS_TOPIC": "system.events"}
 
 
@@ -24,8 +30,14 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscription: str = "projects/p/subscriptions/s"
 
     @property
-    def raw(self) -> bytes:
-        return json.dumps(self.data).encode()
+    def delivery(self) -> Delivery:
+        return Delivery(
+            message_id=self.messageId,
+            publish_time=timestamps.parse(self.publishTime, "publishTime"),
+            data=json.dumps(self.data).encode(),
+            attributes=self.attributes,
+            subscription=self.subscription,
+        )
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,12 +61,26 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {**SETTINGS, **self.settings}
 
 
-def load(name: str) -> list[Case]:
-    return msgspec.json.decode((Path(__file__).parent / name).read_bytes(), type=list[Case])
+def load(path: str) -> list[Case]:
+    """The cases of a file, by its path below `tests`."""
+    return msgspec.json.decode((_TESTS / path).read_bytes(), type=list[Case])
 
 
-def all_cases() -> list[Case]:
-    return [*load("producers.json"), *load("neighbours.json")]
+def check_in_core(case: Case) -> None:
+    """Route and plan, one message after the other; then outcomes, documents, and what is not there."""
+    pond = Pond(None, **case.environment)
+    answers = [_sent(pond, message.delivery) for message in case.messages]
+    check(case, answers, msgspec.json.decode(msgspec.json.encode(pond.state())))
+
+
+def _sent(pond: Pond, message: Delivery) -> tuple[str, str, str]:
+    """Outcome, reason and error."""
+    pond.now = message.publish_time
+    fault = pond.route(message).fault
+    if fault is not None:
+        return "poison" if isinstance(fault, Poison) else "retry", fault.reason, str(fault)
+    (result,) = pond.send(message)
+    return str(result.outcome), result.reason, ""
 
 
 def check(case: Case, answers: list[tuple[str, str, str]], documents: Mapping[str, Any]) -> None:

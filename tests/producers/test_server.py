@@ -8,9 +8,7 @@ import pytest
 
 from tests.common.push import push_body
 from tests.common.server import Server, Start
-from tests.producers.cases import Case, all_cases, check
-
-CASES = all_cases()
+from tests.producers.cases import Case, check, load
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,7 @@ def servers(start: Start) -> dict[tuple[Any, ...], Server]:
     return {}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", load("producers/producers.json"), ids=lambda case: case.name)
 def test_a_producer_is_understood(case: Case, start: Start, servers: dict[tuple[Any, ...], Server]) -> None:
     """Outcomes, documents, and what is not there."""
     key = (case.name if case.count else "", *sorted(case.environment.items()))
