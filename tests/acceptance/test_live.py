@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.acceptance.event_streams import Reading, reading, unread
 from tests.common.memory import Memory
 from tests.common.push import JSON, push_bytes
-from tests.common.server import Server, Start, read_answer
+from tests.common.server import ANSWER_S, Server, Start, read_answer
 from tests.common.waiting import eventually
 
 T0 = "2026-01-08T12:00:00Z"
@@ -245,7 +246,9 @@ def open_streams(server: Server, wanted: int) -> Iterator[int]:
 def test_there_are_only_so_many_streams(start: Start) -> None:
     """One more is refused with a reason, and let in once another is gone."""
     server = start()
-    server.http._transport._pool._max_connections = 200  # type: ignore[attr-defined]
+    limits = httpx.Limits(max_connections=200)
+    server.http.close()
+    server.http = httpx.Client(base_url=server.url, timeout=ANSWER_S, trust_env=False, limits=limits)
     with contextlib.ExitStack() as stack:
         last = [stack.enter_context(server.http.stream("GET", "/api/live")) for _ in range(STREAMS_MAX)][-1]
         for path in ("/api/live", "/api/tail?topic=x"):

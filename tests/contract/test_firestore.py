@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import random
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -158,11 +159,19 @@ def test_a_commit_just_under_the_limit_is_taken(fire: Firestore, run: Run) -> No
     """The limit is the emulator's, less a margin: what we let pass, it takes."""
     store = fire.store()
     writes = [Put(Ref("ponds", f"{n}"), None, {"blob": "x" * 1_000_000}) for n in range(4)]
-    room = COMMIT_BYTES_MAX_EMULATOR - store._encode(writes, []).ByteSize()
-    writes.append(Put(A, None, {"blob": "x" * (room - 200)}))
-    assert room > 10_000
-    assert store._encode(writes, []).ByteSize() > COMMIT_BYTES_MAX_EMULATOR - 200
-    assert isinstance(run(store.commit(writes)), Committed)
+
+    def with_more(length: int) -> list[Put]:
+        return [*writes, Put(A, None, {"blob": "x" * length})]
+
+    with pytest.raises(WriteRefused) as refused:
+        run(store.commit(with_more(900_000)))
+    size = re.search(r"has (\d+) bytes", str(refused.value))
+    assert size is not None
+    fits = 900_000 - (int(size[1]) - COMMIT_BYTES_MAX_EMULATOR)
+    assert fits > 10_000
+    with pytest.raises(WriteRefused, match="bytes, over"):
+        run(store.commit(with_more(fits + 100)))
+    assert isinstance(run(store.commit(with_more(fits - 100))), Committed)
 
 
 @pytest.mark.parametrize("position", [BEFORE, AFTER])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.lock import StoreInUse, StoreLock, find_holder
 from millpond.stores.sqlite.store import SqliteStore
+from tests.common.sqlite_writer import writer_of
 from tests.common.stores import Run
 
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
@@ -34,13 +36,19 @@ ENTRY = LogEntry(
 
 
 @pytest.fixture
-def pond(tmp_path: Path) -> SqliteStore:
-    return SqliteStore(tmp_path / "pond.db")
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pond.db"
 
 
-def test_commits_survive_a_power_cut(pond: SqliteStore) -> None:
+@pytest.fixture
+def pond(path: Path) -> SqliteStore:
+    return SqliteStore(path)
+
+
+def test_commits_survive_a_power_cut(pond: SqliteStore, path: Path) -> None:
     """WAL with synchronous=FULL: NORMAL would lose acknowledged commits."""
-    connection = pond._write_connection
+    del pond
+    connection = writer_of(path)
     assert connection.execute("PRAGMA journal_mode").get == "wal"
     assert connection.execute("PRAGMA synchronous").get == 2
 
@@ -86,17 +94,24 @@ def test_what_is_read_together_is_of_one_moment(
     """A commit between two of its look-ups is not seen by the second: a plan on halves of it would be wrong."""
     version = run(pond.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})])).versions[0]
     fetch, meanwhile = sqlite_rows.fetch, [Put(A, version, {"n": 2}), Put(B, version, {"n": 2})]
+    loops: list[asyncio.AbstractEventLoop] = []
 
     def interrupted(connection: apsw.Connection, ref: Ref) -> Any:
         found = fetch(connection, ref)
         if meanwhile:
             writes = [meanwhile.pop(), meanwhile.pop()]
-            assert isinstance(pond._commit(writes, ()), Committed)
+            # Reads have a thread of their own, so the event loop is free to commit.
+            committing = asyncio.run_coroutine_threadsafe(pond.commit(writes), loops[0])
+            assert isinstance(committing.result(timeout=5), Committed)
         return found
 
+    async def read() -> list[Any]:
+        loops.append(asyncio.get_running_loop())
+        return [found.data for found in await pond.read([A, B])]
+
     monkeypatch.setattr(sqlite_rows, "fetch", interrupted)
-    assert [found.data for found in run(pond.read([A, B]))] == [{"n": 1}, {"n": 1}]
-    assert [found.data for found in run(pond.read([A, B]))] == [{"n": 2}, {"n": 2}]
+    assert run(read()) == [{"n": 1}, {"n": 1}]
+    assert run(read()) == [{"n": 2}, {"n": 2}]
 
 
 def test_the_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, run: Run) -> None:
@@ -144,10 +159,10 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_full_disk_loses_nothing_and_heals(pond: SqliteStore, run: Run) -> None:
+def test_a_full_disk_loses_nothing_and_heals(pond: SqliteStore, path: Path, run: Run) -> None:
     """The batch is absent as a whole, the caller hears Unavailable, and when there is room again it goes on."""
     run(pond.commit([Put(A, None, {"n": 1})]))
-    connection = pond._write_connection
+    connection = writer_of(path)
     pages = connection.execute("PRAGMA page_count").get
     connection.execute(f"PRAGMA max_page_count = {pages}")
     big = [Put(Ref("ponds", f"big{n}"), None, {"x": "y" * 50_000}) for n in range(20)]
@@ -264,11 +279,11 @@ def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
     StoreLock(path).release()
 
 
-def test_a_sweep_deletes_so_many_at_a_time(pond: SqliteStore, run: Run) -> None:
+def test_a_sweep_deletes_so_many_at_a_time(pond: SqliteStore, path: Path, run: Run) -> None:
     """However much has expired: the writer, for which messages wait, is held up for a moment only."""
     expired = {"expireAt": timestamps.to_datetime(1)}
     run(pond.commit([Put(Ref(name, str(n)), None, expired) for name in ("ponds", RECEIPTS) for n in range(5)]))
-    swept = [sqlite_rows.sweep(pond._write_connection, 1, 2) for _ in range(4)]
+    swept = [sqlite_rows.sweep(writer_of(path), 1, 2) for _ in range(4)]
     assert swept == [4, 4, 2, 0]
 
 

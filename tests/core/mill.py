@@ -55,13 +55,16 @@ class Mill:
         return [result for batch in batches for result in self.grind(batch).planned.results]
 
     def forget_receipts(self) -> None:
-        deletes = [Delete(ref, version) for ref, (version, _) in self._stored() if ref.collection == RECEIPTS]
+        deletes = [
+            Delete(found.ref, found.version)
+            for found in self._stored()
+            if found.ref.collection == RECEIPTS and found.version is not None
+        ]
         assert isinstance(finished(self.store.commit(deletes)), Committed)
 
     def snapshots(self) -> dict[str, Snapshot]:
         """Every document but receipts, by path."""
-        refs = [ref for ref, _ in self._stored() if ref.collection != RECEIPTS]
-        return {found.ref.path: found for found in finished(self.store.read(sorted(refs)))}
+        return {found.ref.path: found for found in self._stored() if found.ref.collection != RECEIPTS}
 
     def documents(self) -> dict[str, Document]:
         """Outside `ingestedAt`, which is our clock."""
@@ -71,11 +74,10 @@ class Mill:
         return found
 
     def receipts_stored(self) -> dict[Ref, Document | None]:
-        refs = [ref for ref, _ in self._stored() if ref.collection == RECEIPTS]
-        return {found.ref: found.data for found in finished(self.store.read(refs))}
+        return {found.ref: found.data for found in self._stored() if found.ref.collection == RECEIPTS}
 
     def events_logged(self) -> list[LogEntry]:
-        return [entry for _, entry in self.store._log.values()]
+        return list(finished(self.store.read_log(None, 10_000)).entries)
 
     def is_tally(self, path: str) -> bool:
         return path.split("/", 1)[0] in self.tallies
@@ -85,8 +87,9 @@ class Mill:
         assert item.fault is None, item.fault
         return item
 
-    def _stored(self) -> list[tuple[Ref, Any]]:
-        return list(self.store._documents.items())
+    def _stored(self) -> list[Snapshot]:
+        names = [name for name, _ in finished(self.store.collections())]
+        return [found for name in names for found in finished(self.store.list_documents(name, 10_000, None))]
 
 
 @functools.cache

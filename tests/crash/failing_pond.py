@@ -13,6 +13,7 @@ from millpond.core.model import Delivery
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import at, delivery, service, signal, tick
 from tests.common.rig import Rig
+from tests.common.sqlite_writer import writer_of
 from tests.crash.faulty_disk import FaultyDisk
 from tests.crash.recorder import sqlite_on
 from tests.crash.workload import STORE, Content, content_of, disagreements
@@ -46,6 +47,10 @@ class FailingPond(Rig[SqliteStore]):
         self._path = path
         self.disk = disk
 
+    @property
+    def writer(self) -> apsw.Connection:
+        return writer_of(self._path)
+
     def content(self) -> Content:
         """What another process would see; it must be sound."""
         connection = apsw.Connection(str(self._path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -75,9 +80,9 @@ async def failing_pond(
     with sqlite_on(disk):
         pond = FailingPond(_made(folder) / STORE, disk, settings or {})
     if checkpoints:
-        pond.store._write_connection.execute("PRAGMA wal_autocheckpoint = 1").fetchall()
+        pond.writer.execute("PRAGMA wal_autocheckpoint = 1").fetchall()
     if memory_pages is not None:
-        pond.store._write_connection.execute(f"PRAGMA cache_size = {memory_pages}")
+        pond.writer.execute(f"PRAGMA cache_size = {memory_pages}")
     try:
         assert statuses(await pond.push(*FIRST)) == {200}
         yield pond

@@ -17,6 +17,7 @@ import pytest
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Delivery, Put, Ref
+from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import StoreCheck
 from proof.kills.client import Deliveries, Load
@@ -84,7 +85,7 @@ def test_a_store_that_may_not_grow_leaves_nothing(quick_folder: Path) -> None:
     async def grow(nth: int) -> bool:
         async with failing_pond(quick_folder / f"{nth}", ONE_TRY) as pond:
             before = pond.content()
-            connection = pond.store._write_connection
+            connection = pond.writer
             pages = int(connection.execute("PRAGMA page_count").get)
             connection.execute(f"PRAGMA max_page_count = {pages + nth - 1}").fetchall()
             answers = await pond.push(*SEVERAL)
@@ -189,7 +190,9 @@ def test_a_store_that_could_not_be_opened_can_be_opened_later(
             await SqliteStore(path).close()
         disk.lift()
         store = SqliteStore(path)
-        assert store._look_connection.execute("PRAGMA integrity_check").get == "ok"
+        looking = sqlite_schema.open_reader(path)
+        assert looking.execute("PRAGMA integrity_check").get == "ok"
+        looking.close()
         assert await store.collections() == ([] if is_new else [("ponds", 1)])
         assert isinstance(await store.commit([Put(Ref("ponds", "b"), None, {"n": 2})]), Committed)
         await store.close()

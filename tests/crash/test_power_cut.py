@@ -97,9 +97,10 @@ async def look(path: Path) -> Any:
     """What the store holds; it must be sound, agree with itself, and take another commit."""
     store = SqliteStore(path)
     try:
-        connection = store._look_connection
+        connection = sqlite_schema.open_reader(path)
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         found = content_of(connection)
+        connection.close()
         assert disagreements(found) == []
         committed = await store.commit([Put(Ref("ponds", "afterwards"), None, {"n": 1})])
         assert committed == Committed([found["last_version"][0][0] + 1])

@@ -10,8 +10,10 @@ from starlette.requests import Request
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.http.api.letter_answers import PurgedLetters
 from millpond.http.api.letters import LettersApi
 from millpond.http.routing import RequestFault
+from tests.common.endpoints import endpoint
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery
 from tests.common.rig import Bench
@@ -28,13 +30,14 @@ async def test_a_letter_that_could_not_be_purged_is_not_called_missing() -> None
     """The caller would take it for gone: it is told how many were purged, and asks again for the rest."""
     bench = Bench(FaultyStore())
     await bench.send(*(delivery({"nothing": n}, f"m{n}") for n in range(3)))
-    api = LettersApi(bench.service)
+    purge = endpoint(LettersApi(bench.service).routes(), "POST", "/api/letters/purge")
     ids = {"ids": [f"s__m{n}" for n in range(3)]}
     bench.store.before = [None, Unavailable("away"), None]
     with pytest.raises(RequestFault, match="2 of 3 letters were purged: ask for the rest again") as refused:
-        await api._purge_many(request(ids))
+        await purge(request(ids))
     assert (refused.value.status, refused.value.reason) == (503, "store_unavailable")
-    again = await api._purge_many(request(ids))
+    again = await purge(request(ids))
+    assert isinstance(again, PurgedLetters)
     assert (len(again.purged), len(again.missing)) == (1, 2)
 
 

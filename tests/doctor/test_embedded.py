@@ -87,7 +87,7 @@ def test_a_store_in_use_is_read_with_its_write_ahead_log(pond: Path) -> None:
 
 def test_a_server_that_starts_meanwhile_is_no_damage(pond: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a write-ahead log appears during the check, what looks like damage is looked at again."""
-    real = embedded_check._integrity
+    real = embedded_check.check_integrity
     writers: list[apsw.Connection] = []
 
     def torn(connection: apsw.Connection, path: Path) -> Finding:
@@ -97,7 +97,7 @@ def test_a_server_that_starts_meanwhile_is_no_damage(pond: Path, monkeypatch: py
             return Finding("store", State.PROBLEM, "torn")
         return real(connection, path)
 
-    monkeypatch.setattr(embedded_check, "_integrity", torn)
+    monkeypatch.setattr(embedded_check, "check_integrity", torn)
     assert {finding.state for finding in check_embedded(pond)} == {State.OK}
     writers[0].close()
 

@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -308,25 +309,45 @@ def test_errors_of_many_calls_leave_nothing() -> None:
     run(leaves_nothing(act))
 
 
-def test_a_dead_letter_subscription_that_cannot_be_replayed_leaves_nothing() -> None:
+class Subscriber:
+    """Pub/Sub's client: one page of messages, and an account of what is done with them."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[str] = []
+        self.transport = SimpleNamespace(close=self.close)
+
+    async def pull(self, **_: Any) -> Any:
+        page = [
+            ReceivedMessage(ack_id=name, message={"message_id": name, "data": os.urandom(SIZE)}) for name in "ab"
+        ]
+        return SimpleNamespace(received_messages=page)
+
+    async def modify_ack_deadline(self, **_: Any) -> None:
+        """Leased, and given back."""
+
+    async def acknowledge(self, ack_ids: Sequence[str], **_: Any) -> None:
+        self.acknowledged += ack_ids
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_dead_letter_subscription_that_cannot_be_replayed_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What succeeded is acknowledged, and the first error goes on; it takes no message along."""
-
-    class Reader(replaying._Reader):
-        def __init__(self) -> None:
-            self.subscription = SUBSCRIPTION
-
-        async def acknowledge(self, done: Sequence[Any]) -> None:
-            assert done == []
+    client = Subscriber()
+    monkeypatch.setattr(replaying, "open_subscriber", lambda: client)
 
     async def send(delivery: Delivery) -> bool:
         raise Unavailable(delivery.message_id)
 
     async def act() -> None:
-        page = [ReceivedMessage(message={"message_id": "1", "data": os.urandom(SIZE)}) for _ in range(2)]
         with pytest.raises(Unavailable):
-            await replaying._send_page(Reader(), page, send, 2)
+            await replaying.replay_all(SUBSCRIPTION, send, limit=None, at_once=2)
 
     run(leaves_nothing(act))
+    assert client.acknowledged == []
 
 
 def raised() -> ViewError:

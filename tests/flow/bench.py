@@ -50,11 +50,11 @@ class WatchedStore(StoreAround):
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         self.calls += 1
         raise_next(self.before)
-        committed = await _served(lambda: self._commit(writes, log))
+        committed = await _served(lambda: self.pass_on(writes, log))
         raise_next(self.after)
         return committed
 
-    async def _commit(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
+    async def pass_on(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
         committed = await self.inner.commit(writes, log)
         if isinstance(committed, Committed):
             self._note(writes)
@@ -167,7 +167,7 @@ class FlowBench:
 
     def lines(self) -> list[dict[str, Any]]:
         """Every line the worker has logged."""
-        self.log._flush()
+        self.log.flush()
         return [json.loads(line) for line in self.output.getvalue().splitlines()]
 
     def reasons(self) -> list[str]:

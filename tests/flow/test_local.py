@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from millpond.core import timestamps
 from millpond.core.errors import InvalidRun, RunExists, Unavailable
 from millpond.core.model import Document
 from millpond.flow import local
+from millpond.flow.event import FlowEvent
+from millpond.flow.local import LocalEvents
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.stores.memory import MemoryStore
@@ -89,49 +93,83 @@ async def test_a_store_that_was_away_is_tried_again(monkeypatch: pytest.MonkeyPa
     await bench.flow.close()
 
 
+RETRY = FlowResult(outcome=FlowOutcome.RETRY, reason="store_unavailable", text="", run_id="r")
+DONE = RETRY.ends(FlowOutcome.NOOP, "no_ready_step", "")
+
+
+def events_of(handle: Callable[[FlowEvent], Awaitable[FlowResult]]) -> LocalEvents:
+    """One at a time, each handled by `handle`."""
+    bench = FlowBench(WatchedStore(MemoryStore()))
+    return LocalEvents(
+        handle=handle, store=bench.store, log=bench.log, types=bench.flow.steps, wall_clock=lambda: 0, at_once=1
+    )
+
+
 async def test_events_go_on_after_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away for weeks, and a bug of ours: neither ends the serving of events."""
-    monkeypatch.setattr(local, "_RETRY_MAX_S", 0.01)
+    monkeypatch.setattr(local, "_RETRY_FIRST_S", 0.0)
+    monkeypatch.setattr(local, "_RETRY_MAX_S", 0.0)
+    tries: Counter[str] = Counter()
 
-    async def break_once(event: Any) -> Any:
-        bench.flow._local._handle = handle  # type: ignore[union-attr]
-        raise OSError(event)
+    async def handle(event: FlowEvent) -> FlowResult:
+        tries[event.run_id] += 1
+        if event.run_id == "bug" and tries["bug"] == 1:
+            raise OSError
+        # Twice as long each time is no number any more after so many.
+        return RETRY if event.run_id == "r" and tries["r"] < 2_000 else DONE
 
-    bench = FlowBench(WatchedStore(MemoryStore()), FLOW_STEPS_AT_ONCE="1")
-    assert bench.flow._local is not None
-    handle = bench.flow._local._handle
-    bench.flow._local._failures["r"] = 5_000
-    bench.store.reads_failing = [Unavailable("away")]
-    bench.flow._local._handle = break_once
-    bench.flow.start()
-    await bench.flow.submit(flow_run(a=step()), "first")
-    await bench.flow.submit(flow_run(a=step()), "r")
-    await until(lambda: bench.store.finalises("r", "a") and bench.store.finalises("first", "a"))
-    await bench.flow.close()
+    events = events_of(handle)
+    events.start()
+    events.raise_event("bug")
+    events.raise_event("r")
+    await until(lambda: tries == {"bug": 2, "r": 2_000}, 20)
+    await events.close()
 
 
-async def test_pauses_begin_anew_after_a_success() -> None:
+async def test_pauses_begin_anew_after_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away last week must not make a run wait half a minute today."""
-    events = FlowBench(WatchedStore(MemoryStore())).flow._local
-    assert events is not None
-    away = FlowResult(outcome=FlowOutcome.RETRY, reason="store_unavailable", text="", run_id="r")
+    answers = [RETRY, RETRY, DONE, RETRY, DONE]
     pauses: list[float] = []
-    for result in (away, away, away.ends(FlowOutcome.NOOP, "no_ready_step", ""), away):
-        events._follow_up("r", result)
-        if result.outcome is FlowOutcome.RETRY:
-            timer = events._later.pop("r")
-            pauses.append(timer.when() - asyncio.get_running_loop().time())
-            timer.cancel()
-    assert pauses == [pytest.approx(pause_s, abs=0.1) for pause_s in (0.5, 1.0, 0.5)]
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    async def handle(_: FlowEvent) -> FlowResult:
+        return answers.pop(0)
+
+    def at_once(delay_s: float, *arguments: Any) -> asyncio.TimerHandle:
+        if delay_s < 0.5:
+            return call_later(delay_s, *arguments)
+        pauses.append(delay_s)
+        return call_later(0, *arguments)
+
+    monkeypatch.setattr(loop, "call_later", at_once)
+    events = events_of(handle)
+    events.start()
+    events.raise_event("r")
+    await until(lambda: len(answers) == 2)
+    events.raise_event("r")
+    await until(lambda: not answers)
+    await events.close()
+    assert pauses == [0.5, 1.0, 0.5]
 
 
 async def test_the_earlier_of_two_looks_is_kept() -> None:
     """Two leases in one run: it is looked at when the first is over."""
-    events = FlowBench(WatchedStore(MemoryStore())).flow._local
-    assert events is not None
-    events._look_later("r", 0.01)
-    events._look_later("r", 60)
-    await until(lambda: events._waiting)
+    leases_s = [0.01, 60]
+    looks: list[int | None] = []
+
+    async def handle(_: FlowEvent) -> FlowResult:
+        look_again_at = round(leases_s.pop(0) * SECOND) if leases_s else None
+        looks.append(look_again_at)
+        return DONE.ends(FlowOutcome.LOST_RACE, "lost_race", "", look_again_at=look_again_at)
+
+    events = events_of(handle)
+    events.start()
+    events.raise_event("r")
+    await until(lambda: len(looks) == 1)
+    events.raise_event("r")
+    await until(lambda: len(looks) == 3)
+    await events.close()
 
 
 def test_a_long_chain_is_checked_at_once(run: Run) -> None:

@@ -16,7 +16,7 @@ from millpond.core.errors import AccessDenied, StepFailed, Unavailable, WriteRef
 from millpond.core.model import Document
 from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
-from millpond.flow.worker import TOKENS_MAX, UNDECIDED_MAX
+from millpond.flow.undecided import STEPS_MAX, TOKENS_MAX, UndecidedClaims
 from millpond.stores.memory import MemoryStore
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
 
@@ -298,16 +298,18 @@ async def test_several_claims_whose_answers_were_late(store: WatchedStore) -> No
     assert bench.worked == [("r", "a")]
 
 
-async def test_of_very_many_undecided_claims_the_newest_are_remembered() -> None:
+def test_of_very_many_undecided_claims_the_newest_are_remembered() -> None:
     """An older one was refused by the claims after it, or is over by now; the newest may have been made."""
-    worker = FlowBench(WatchedStore(MemoryStore())).flow.worker
+    claims = UndecidedClaims()
     for number in range(TOKENS_MAX + 10):
-        worker._remember("r", "a", (f"token-{number}",))
-    assert worker._undecided["r", "a"] == tuple(f"token-{number}" for number in range(10, TOKENS_MAX + 10))
-    for number in range(UNDECIDED_MAX):
-        worker._remember(f"r{number}", "a", ("t",))
-    assert len(worker._undecided) == UNDECIDED_MAX
-    assert ("r", "a") not in worker._undecided
+        claims.remember("r", "a", (f"token-{number}",))
+    tokens = claims.take("r", "a")
+    assert tokens == tuple(f"token-{number}" for number in range(10, TOKENS_MAX + 10))
+    claims.remember("r", "a", tokens)
+    for number in range(STEPS_MAX):
+        claims.remember(f"r{number}", "a", ("t",))
+    assert len(claims) == STEPS_MAX
+    assert claims.take("r", "a") == ()
 
 
 async def test_a_claim_of_ours_whose_type_was_changed_is_given_back(store: WatchedStore) -> None:
@@ -371,11 +373,11 @@ async def test_contention_is_retried_and_then_comes_again(store: WatchedStore) -
     bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.3")
     await bench.put("r", flow_run(a=step()))
     document = await bench.run_of("r")
-    inner = store._commit
-    store._commit = rival  # type: ignore[method-assign,assignment]
+    inner = store.pass_on
+    store.pass_on = rival  # type: ignore[method-assign,assignment]
     result = await bench.send("r", document)
     assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.RETRY, "contention", 503)
-    store._commit = inner  # type: ignore[method-assign]
+    store.pass_on = inner  # type: ignore[method-assign]
     assert (await bench.send("r", document)).outcome is FlowOutcome.SUCCEEDED
 
 

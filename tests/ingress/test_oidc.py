@@ -37,25 +37,29 @@ def test_a_good_token(gate: Gate, issuer: Issuer, iss: str) -> None:
 
 
 @pytest.mark.parametrize("make", UNAUTHENTICATED.values(), ids=UNAUTHENTICATED.keys())
-def test_a_token_that_proves_nothing(gate: Gate, make: Callable[[], bytes]) -> None:
+def test_a_token_that_proves_nothing(
+    gate: Gate, make: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """401, never known, and the refusal's text repeats nothing of it."""
+    monkeypatch.setattr(oidc, "TOKENS_MAX", 1)
     refused(gate, make(), PushRefused)
 
 
 @pytest.mark.parametrize("make", FORBIDDEN.values(), ids=FORBIDDEN.keys())
-def test_a_token_of_somebody_else(gate: Gate, make: Callable[[], bytes]) -> None:
+def test_a_token_of_somebody_else(gate: Gate, make: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's signature alone is no permission: 403, and never known."""
+    monkeypatch.setattr(oidc, "TOKENS_MAX", 1)
     refused(gate, make(), PushForbidden)
 
 
 def refused(gate: Gate, header: bytes, kind: type[PushRefused]) -> None:
-    assert gate.verify(good()) == [None], "the certificates are there"
-    known = dict(gate.guard._known)
+    known = good()
+    assert gate.verify(known) == [None], "the certificates are there"
     for _ in range(2):
         (error,) = gate.verify(header)
         assert type(error) is kind, error
         assert not gate.guard.knows(header)
-    assert gate.guard._known == known
+    assert gate.guard.knows(known), "there is room for one, and what was refused took none"
     for part in header.replace(b".", b" ").split()[1:]:
         assert len(part) < 8 or part.decode("latin-1") not in str(error)
 
@@ -119,10 +123,8 @@ def test_few_tokens_are_remembered(gate: Gate, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_known_token_costs_microseconds(gate: Gate, issuer: Issuer) -> None:
     """Measured call by call, on real clocks, with a thousand others known; nothing is fetched."""
-    gate.guard._clock = time.time
     header = good()
-    gate.meets(header)
-    gate.guard._known |= {good()[:-6] + b"%06d" % number: time.time() + 60 for number in range(oidc.TOKENS_MAX - 1)}
+    gate.verify(header, *(good(sub=str(number)) for number in range(oidc.TOKENS_MAX - 1)))
     # As it comes from the network: equal, but never the same object.
     arrivals = [bytes(bytearray(header)) for _ in range(10_000)]
     taken = []

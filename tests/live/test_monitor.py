@@ -16,9 +16,10 @@ from starlette.requests import Request
 from millpond.alerts.evaluate import AlertState, State
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Put, Ref
-from millpond.http.api.live import LiveApi
+from millpond.http import sse
+from millpond.http.api.live import LIVE_PATH, TAIL_PATH, LiveApi
 from millpond.http.routing import RequestFault
-from millpond.http.sse import STREAMS_MAX, Streams
+from millpond.http.sse import Streams
 from millpond.live import monitor as monitor_module
 from millpond.live import totals as totals_module
 from millpond.live.history import History
@@ -30,6 +31,7 @@ from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
+from tests.common.endpoints import endpoint
 
 TICK_S = 0.01
 
@@ -165,27 +167,25 @@ def test_a_store_that_cannot_count_is_not_asked_by_every_page() -> None:
     assert scene.store.asked == ["collections"]
 
 
-def test_steps_that_were_missed_are_not_made_up_for() -> None:
+def test_steps_that_were_missed_are_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long pause, of a laptop that slept or a loop that was busy, the next step comes a step later."""
-    scene = Scene()
+    monkeypatch.setattr(monitor_module, "STEP_S", 0.05)
     acted: list[float] = []
 
-    async def act(watch: Monitor) -> None:
-        loop = asyncio.get_running_loop()
+    def evaluate(_: History) -> list[AlertState]:
+        # At the start, and then with every step. The first of them holds the loop up.
+        acted.append(time.monotonic())
+        if len(acted) == 2:
+            time.sleep(0.5)
+        return []
 
-        async def step() -> None:
-            acted.append(loop.time())
-            if len(acted) == 1:
-                time.sleep(0.5)  # noqa: ASYNC251 - the loop is held up on purpose
-
-        task = asyncio.create_task(watch._every(0.05, step))
+    async def act(_: Monitor) -> None:
         async with asyncio.timeout(5):
-            while len(acted) < 4:  # noqa: ASYNC110 - many things are waited for here
+            while len(acted) < 5:  # noqa: ASYNC110 - many things are waited for here
                 await asyncio.sleep(0.01)
-        task.cancel()
 
-    run(scene, act)
-    assert acted[3] - acted[1] >= 0.09, "one at once, because its time has come, and then one after the other"
+    run(Scene(evaluate), act)
+    assert acted[4] - acted[2] >= 0.09, "one at once, because its time has come, and then one after the other"
 
 
 def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,9 +325,9 @@ def test_the_end() -> None:
 def test_streams_are_counted() -> None:
     """The last place is given away, and the next asks in vain."""
     streams = Streams()
-    streams.open = STREAMS_MAX - 1
+    streams.open = sse.STREAMS_MAX - 1
     streams.check_room()
-    streams.open = STREAMS_MAX
+    streams.open = sse.STREAMS_MAX
     with pytest.raises(RequestFault, match="64 streams are open") as refused:
         streams.check_room()
     assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
@@ -359,17 +359,17 @@ async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> No
     assert (streams.open, told) == (0, ["closed"])
 
 
-def test_a_stream_that_is_refused_leaves_nothing_open() -> None:
+def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mailbox for it would be told of every message, and nobody would ever read or close it."""
+    monkeypatch.setattr(sse, "STREAMS_MAX", 0)
     scene = Scene()
 
     async def act(watch: Monitor) -> None:
-        api = LiveApi(cast("Service", SimpleNamespace(monitor=watch)))
-        api._streams.open = STREAMS_MAX
+        routes = LiveApi(cast("Service", SimpleNamespace(monitor=watch))).routes()
         request = Request({"type": "http", "query_string": b"", "headers": []})
-        for answer in (api._live, api._tail):
+        for path in (LIVE_PATH, TAIL_PATH):
             with pytest.raises(RequestFault, match="streams are open"):
-                await answer(request)
+                await endpoint(routes, "GET", path)(request)
         assert not watch.tails.any
         assert list(scene.outcomes.subscribers) == [watch.sparklines.on_outcome]
 

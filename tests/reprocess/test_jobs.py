@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -16,12 +15,13 @@ from starlette.requests import Request
 from millpond import Event, Latest
 from millpond.core.model import Document, LogPage
 from millpond.http.api.rebuild import RebuildApi
-from millpond.http.routing import RequestFault
+from millpond.http.routing import Endpoint, RequestFault
 from millpond.reprocess.jobs import Job, Phase, Rebuilds
 from millpond.reprocess.rebuild import RebuildRun
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
+from tests.common.endpoints import endpoint
 from tests.common.pond import at, delivery
 from tests.reprocess.folding import Works
 
@@ -83,6 +83,17 @@ class Scene:
         return job
 
 
+def acts(scene: Scene) -> dict[str, Endpoint]:
+    """What may be asked over HTTP."""
+    routes, one = RebuildApi(scene.rebuilds, keeps_log=True).routes(), "/api/rebuilds/{view}"
+    return {
+        "look": endpoint(routes, "GET", one),
+        "begin": endpoint(routes, "POST", one),
+        "drop": endpoint(routes, "DELETE", one),
+        "swap": endpoint(routes, "POST", f"{one}/swap"),
+    }
+
+
 async def until(job: Job, phase: Phase) -> None:
     async with asyncio.timeout(10):
         while job.phase is not phase:  # noqa: ASYNC110 - there is nothing to wait for but the phase
@@ -140,12 +151,14 @@ def test_a_rebuild_that_is_dropped_has_ended(play: Play) -> None:
 
     async def story(scene: Scene) -> None:
         scene.store.gate.clear()
-        job = await scene.begin()
+        others = asyncio.all_tasks()
+        await scene.begin()
         async with asyncio.timeout(10):
             while not scene.shadows:  # noqa: ASYNC110 - it appears when the fold begins
                 await asyncio.sleep(0.01)
         await scene.rebuilds.drop()
-        assert (job._task.done(), scene.shadows, scene.rebuilds.job) == (True, 0, None)
+        assert asyncio.all_tasks() == others
+        assert (scene.shadows, scene.rebuilds.job) == (0, None)
 
     play(story)
 
@@ -156,8 +169,7 @@ def test_a_rebuild_is_dropped_by_its_own_name(play: Play) -> None:
     async def story(scene: Scene) -> None:
         scene.store.gate.clear()
         job = await scene.begin()
-        api = RebuildApi(scene.rebuilds, keeps_log=True)
-        for act in (api._drop, api._look, api._swap):
+        for act in (acts(scene)[name] for name in ("drop", "look", "swap")):
             with pytest.raises(RequestFault, match="no rebuild of others was begun here") as refused:
                 await act(NO_REQUEST, "others")
             assert refused.value.status == 404
@@ -171,12 +183,12 @@ def test_only_one_at_a_time(play: Play) -> None:
     """And only of a view there is, and swapped only once it was folded."""
 
     async def story(scene: Scene) -> None:
-        api: Any = RebuildApi(scene.rebuilds, keeps_log=True)
+        api = acts(scene)
         with pytest.raises(RequestFault, match="no view windows is loaded"):
-            await api._begin(NO_REQUEST, "windows")
+            await api["begin"](NO_REQUEST, "windows")
         scene.store.gate.clear()
         job = await scene.begin()
-        for act, reason in ((api._begin, "rebuild_under_way"), (api._swap, "not_folded")):
+        for act, reason in ((api["begin"], "rebuild_under_way"), (api["swap"], "not_folded")):
             with pytest.raises(RequestFault) as refused:
                 await act(NO_REQUEST, "doors")
             assert (refused.value.status, refused.value.reason) == (409, reason)

@@ -158,10 +158,12 @@ def test_a_document_that_never_rests_is_left() -> None:
         (found,) = await store.read([Ref("doors", "x%5F")])
         await put(store, "doors", **{"x%5F": found.data})
 
-    store = Interrupted(*[restless] * moving._TRIES_MAX)
+    store = Interrupted(*[restless] * 1_000)
     asyncio.run(put(store, "doors", **{"x%5F": document("1")}))
     (report,) = moved(store, "x%5F")
     assert (report.outcome, "run the command again" in report.why) == (Moved.LEFT, True)
+    assert store.steps, "it gave up before the other writer did"
+    store.steps.clear()
     assert [one.outcome for one in moved(store, "x%5F")] == [Moved.MOVED]
 
 

@@ -28,7 +28,7 @@ def verify_world(seed: int, *, damage: bool = False) -> Report:
     world = World(seed, swarm, draw_messages(seed, swarm))
     ended = world.run()
     assert ended.failure is None
-    store, settings = world._house.inner, settings_of(swarm)
+    store, settings = world.store, settings_of(swarm)
     views = load_views(settings)
     for view in views:
         if isinstance(view, Doors):

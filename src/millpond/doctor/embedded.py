@@ -70,7 +70,7 @@ def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]
     try:
         with _looking(path) as connection:
             schema = _schema(int(connection.execute("PRAGMA user_version").get), path)
-            found = [schema, _integrity(connection, path)]
+            found = [schema, check_integrity(connection, path)]
             if schema.state == "ok":
                 found += [_expired(connection, served=served), clock_check.judge_log(_recent(connection))]
                 found += asyncio.run(check_ids(_Ids(connection), views, _IDS_MAX))
@@ -121,7 +121,8 @@ def _schema(found: int, path: Path) -> Finding:
     return fine(CHECK, f"{path} can be read: schema {found}, {amount(path.stat().st_size)}")
 
 
-def _integrity(connection: apsw.Connection, path: Path) -> Finding:
+def check_integrity(connection: apsw.Connection, path: Path) -> Finding:
+    """Whether the file is whole, as far as that is found out in time."""
     give_up_at = time.monotonic() + CHECK_S_MAX
     connection.set_progress_handler(lambda: time.monotonic() > give_up_at, _INSTRUCTIONS)
     try:

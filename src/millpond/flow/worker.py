@@ -24,11 +24,8 @@ from millpond.flow.flow_log import FlowLines
 from millpond.flow.registry import Steps
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.transitions import Bid, Refused, Transition
+from millpond.flow.undecided import UndecidedClaims
 from millpond.telemetry.metrics import Metrics
-
-UNDECIDED_MAX = 1_000
-# Of one step: deliveries of one event that were undecided one after the other.
-TOKENS_MAX = 50
 
 
 class FlowWorker:
@@ -53,8 +50,7 @@ class FlowWorker:
         self._slots = asyncio.Semaphore(place.settings.flow_steps_at_once)
         self._waiting = 0
         self.running = 0
-        # Tokens of claims that nobody knows whether they were made.
-        self._undecided: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._undecided = UndecidedClaims()
         self._draining: asyncio.Task[None] | None = None
         self._at_rest = asyncio.Event()
         self._at_rest.set()
@@ -154,8 +150,7 @@ class FlowWorker:
     async def _claim(self, event: FlowEvent, picked: FlowResult) -> FlowResult:
         place, run_id, step_id = self._place, event.run_id, str(picked.step_id)
         lease_us = round(place.settings.flow_lease_s * 1e6)
-        # Taken out while they are tried, so that no two deliveries go on with the same claim.
-        earlier = self._undecided.pop((run_id, step_id), ())
+        earlier = self._undecided.take(run_id, step_id)
         bid = Bid(self._owner, self._new_token(), lease_us, place.settings.flow_attempts_max, earlier)
 
         def decide(run: Document | None, now: int) -> Transition | Refused:
@@ -166,7 +161,7 @@ class FlowWorker:
             claimed = await place.claims.apply(run_id, decide, place.settings.firestore_retry_max_total_s)
         except StoreError:
             # It may have been made. When the event comes again, the token tells that it is ours.
-            self._remember(run_id, step_id, (*earlier, bid.token))
+            self._undecided.remember(run_id, step_id, (*earlier, bid.token))
             raise
         if isinstance(claimed, Refused):
             if claimed.reason != transitions.LOST_RACE:
@@ -182,13 +177,6 @@ class FlowWorker:
         bid = bid._replace(token=change.token)
         function = self._steps[runs.type_of(claimed.run["steps"][step_id])]
         return await Assignment(place, picked, bid, claimed, asked_at).carry_out(function)
-
-    def _remember(self, run_id: str, step_id: str, tokens: tuple[str, ...]) -> None:
-        kept = (*self._undecided.pop((run_id, step_id), ()), *tokens)
-        self._undecided[run_id, step_id] = kept[-TOKENS_MAX:]
-        if len(self._undecided) > UNDECIDED_MAX:
-            # The oldest: its event went elsewhere, or will not come again.
-            del self._undecided[next(iter(self._undecided))]
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

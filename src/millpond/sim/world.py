@@ -35,6 +35,7 @@ from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF
 from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
 from millpond.sim.swarm import Swarm, draw
+from millpond.stores.memory import MemoryStore
 
 # How long faults go on after the last message was published, and how long what is left then may take.
 AFTERMATH_S = 30.0
@@ -97,6 +98,11 @@ class World:
         self._applied: Counter[str] = Counter()
         # Of what the broker gave up, as it comes back from the dead-letter topic.
         self._copies: list[PublishedMessage] = []
+
+    @property
+    def store(self) -> MemoryStore:
+        """What all instances write to, to be read after the run."""
+        return self._house.inner
 
     def run(self) -> WorldReport:
         try:

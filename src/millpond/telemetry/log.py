@@ -189,10 +189,11 @@ class Log:
 
     def _write_for_ever(self) -> None:
         while not self._stop.wait(FLUSH_S):
-            self._flush()
-        self._flush()
+            self.flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is waiting, now."""
         with self._writing:
             if not self._lines:
                 self._bytes = 0

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Result
+from millpond.engine.rules import EngineRules
 from millpond.engine.ticket import Done
 from millpond.ingress.pull import Puller
 from millpond.service.service import Service
@@ -75,8 +76,9 @@ class FakePull(Future[Any]):
 class Room:
     """An engine with room for so many; what becomes of a message is said by the test."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, rules: EngineRules) -> None:
         self.room = room
+        self.rules = rules
         self.tries: list[str] = []
         self.inside: dict[str, Done] = {}
 
@@ -98,12 +100,12 @@ class Bench:
 
     def __init__(self, service: Service, client: FakeClient, output: io.BytesIO, room: int) -> None:
         self.client = client
-        self.room = Room(room)
+        self.room = Room(room, service.engine.rules)
         self.failures = 0
         self._service = service
         self._output = output
+        service.engine = cast("Any", self.room)
         self.puller = Puller(service, [PATH])
-        self.puller._engine = cast("Any", self.room)
         self.puller.start(self._failed)
 
     def _failed(self) -> None:

@@ -183,14 +183,17 @@ def test_an_acknowledgement_that_fails_is_logged(opened: Open) -> None:
         bench.client.hand_over(message)
         await turns()
         bench.room.settle("7")
-        stream = bench.client.asked[0]["scheduler"]
-        assert stream._under_way == {message}
+        ending = threading.Thread(target=bench.client.asked[0]["scheduler"].shutdown)
+        ending.start()
+        await turns()
+        assert ending.is_alive(), "it waits for the broker's answer"
         error = AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, None)
         answering = threading.Thread(target=lambda: message.answer.set_exception(error))
         answering.start()
         answering.join()
         await turns()
-        assert stream._under_way == set()
+        ending.join(timeout=5)
+        assert not ending.is_alive()
         return bench
 
     applied, warning = asyncio.run(check()).lines()
