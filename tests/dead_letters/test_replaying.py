@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from millpond import Event, Latest
-from millpond.core.model import Delivery, Document, Ref
+from millpond.core.model import Document
 from tests.common.faulty_store import FaultyStore
-from tests.common.pond import NOW, at, delivery, service
+from tests.common.pond import at, delivery, service
 from tests.common.rig import Bench
 from tests.engine.support import outcomes, run
 
@@ -57,23 +55,5 @@ def test_what_its_sender_keeps_is_never_buried() -> None:
         assert outcomes([poison, bug, refused, fine]) == ["invalid_event", "view_error", "write_refused", "applied"]
         assert [result.settled for result in (poison, bug, refused, fine)] == [False, False, False, True]
         assert await bench.store.list_documents("dead_letters", 10, None) == []
-
-    run(scenario)
-
-
-def test_a_letter_too_big_for_one_document_comes_in_parts() -> None:
-    """Incompressible megabytes are kept whole, and purged whole."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        data = os.urandom(2_500_000)
-        message = Delivery(message_id="big", publish_time=NOW, data=data, subscription="s")
-        (result,) = await bench.send(message)
-        assert (result.reason, result.buried) == ("invalid_json", True)
-        opened = await bench.service.letters.open_letter(Ref("dead_letters", "s__big"))
-        assert opened is not None
-        assert opened[1] == message
-        assert await bench.service.letters.purge(Ref("dead_letters", "s__big"))
-        assert await bench.store.collections() == []
 
     run(scenario)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from millpond.core.errors import Overloaded
-from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.route import Item
-from millpond.engine.cache import RecentWrites
 from millpond.engine.queue import GATHER_S
 from tests.common.faulty_store import FaultyStore
-from tests.common.pond import Orders, delivery, order, service
+from tests.common.pond import delivery, service
 from tests.common.rig import Bench
 
 
@@ -25,12 +24,6 @@ async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:
         futures.append(asyncio.ensure_future(bench.engine.handle(message)))
         await asyncio.sleep(0)
     return list(await asyncio.gather(*futures))
-
-
-def sightings_bench(store: FaultyStore | None = None) -> Bench:
-    bench = Bench(store or FaultyStore(in_flight_max=1))
-    bench.use(Orders())
-    return bench
 
 
 def break_routing(bench: Bench, message_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,75 +176,3 @@ def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (bench.engine.waiting, bench.engine.waiting_bytes) == (0, 0)
 
     asyncio.run(scenario())
-
-
-def test_draining_takes_along_what_has_just_arrived() -> None:
-    """What was accepted in the very turn that ends the process is finished like the rest."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore(in_flight_max=1))
-        results: list[Result] = []
-        bench.engine.submit(service("m1", 1, "ok", 1), results.append)
-        await bench.engine.drain()
-        assert [result.outcome for result in results] == [Outcome.APPLIED]
-
-    asyncio.run(scenario())
-
-
-def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
-    """So a duplicate costs one read, not a commit that conflicts and takes the whole batch along."""
-
-    async def scenario() -> None:
-        bench = sightings_bench()
-        await bench.send(order("m1", 10, 1))
-        bench.store.reads.clear()
-        bench.store.commits.clear()
-        (again,) = await bench.send(order("m1", 10, 1))
-        assert again.reason == "duplicate_message_noop"
-        assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
-        assert bench.service.metrics.conflicts == 0
-        (other,) = await bench.send(order("m2", 10, 2))
-        assert other.reason == "applied"
-        assert len(bench.store.reads) == 1, "what was never seen is not read"
-
-    asyncio.run(scenario())
-
-
-def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
-    """The conflict tells that it exists; after that it is known, and read."""
-
-    async def scenario() -> None:
-        first = sightings_bench()
-        second = sightings_bench(first.store)
-        await first.send(order("m1", 10, 1))
-        for conflicts in (1, 1):
-            (again,) = await second.send(order("m1", 10, 1))
-            assert again.reason == "duplicate_message_noop"
-            assert second.service.metrics.conflicts == conflicts
-
-    asyncio.run(scenario())
-
-
-def test_what_was_read_of_receipts_is_not_kept() -> None:
-    """Only that they exist: thousands of duplicates must not push documents out of the cache."""
-
-    async def scenario() -> None:
-        bench = sightings_bench()
-        await bench.send(order("m1", 10, 1))
-        for _ in range(2):
-            bench.store.reads.clear()
-            await bench.send(order("m1", 10, 1))
-            assert len(bench.store.reads) == 1
-
-    asyncio.run(scenario())
-
-
-def test_sightings_are_forgotten_by_generations() -> None:
-    """A bounded number of them, the latest surely among them."""
-    seen = RecentWrites(entries_max=8)
-    refs = [Ref("c", f"{number}") for number in range(100)]
-    for ref in refs:
-        seen.add([ref])
-        assert ref in seen
-    assert sum(ref in seen for ref in refs) <= 8
-    assert all(ref in seen for ref in refs[-4:])

@@ -1,11 +1,13 @@
-"""The snapshot cache: how long a verdict from it is trusted, and how much it keeps."""
+"""What is remembered of the store: snapshots and receipts written lately, how long, and how much."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from millpond.core.model import Delete, Ref, Snapshot
-from millpond.engine.cache import SnapshotCache
+from millpond.engine.cache import RecentWrites, SnapshotCache
 from millpond.stores.memory import MemoryStore
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, Orders, order, service
@@ -73,3 +75,68 @@ def test_what_is_dropped_from_the_cache_is_gone() -> None:
     assert cache.get(used_again) is not None
     cache.drop([old, used_again])
     assert (cache.get(old), cache.get(used_again)) == (None, None)
+
+
+def sightings_bench(store: FaultyStore | None = None) -> Bench:
+    bench = Bench(store or FaultyStore(in_flight_max=1))
+    bench.use(Orders())
+    return bench
+
+
+def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
+    """So a duplicate costs one read, not a commit that conflicts and takes the whole batch along."""
+
+    async def scenario() -> None:
+        bench = sightings_bench()
+        await bench.send(order("m1", 10, 1))
+        bench.store.reads.clear()
+        bench.store.commits.clear()
+        (again,) = await bench.send(order("m1", 10, 1))
+        assert again.reason == "duplicate_message_noop"
+        assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
+        assert bench.service.metrics.conflicts == 0
+        (other,) = await bench.send(order("m2", 10, 2))
+        assert other.reason == "applied"
+        assert len(bench.store.reads) == 1, "what was never seen is not read"
+
+    asyncio.run(scenario())
+
+
+def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
+    """The conflict tells that it exists; after that it is known, and read."""
+
+    async def scenario() -> None:
+        first = sightings_bench()
+        second = sightings_bench(first.store)
+        await first.send(order("m1", 10, 1))
+        for conflicts in (1, 1):
+            (again,) = await second.send(order("m1", 10, 1))
+            assert again.reason == "duplicate_message_noop"
+            assert second.service.metrics.conflicts == conflicts
+
+    asyncio.run(scenario())
+
+
+def test_what_was_read_of_receipts_is_not_kept() -> None:
+    """Only that they exist: thousands of duplicates must not push documents out of the cache."""
+
+    async def scenario() -> None:
+        bench = sightings_bench()
+        await bench.send(order("m1", 10, 1))
+        for _ in range(2):
+            bench.store.reads.clear()
+            await bench.send(order("m1", 10, 1))
+            assert len(bench.store.reads) == 1
+
+    asyncio.run(scenario())
+
+
+def test_sightings_are_forgotten_by_generations() -> None:
+    """A bounded number of them, the latest surely among them."""
+    seen = RecentWrites(entries_max=8)
+    refs = [Ref("c", f"{number}") for number in range(100)]
+    for ref in refs:
+        seen.add([ref])
+        assert ref in seen
+    assert sum(ref in seen for ref in refs) <= 8
+    assert all(ref in seen for ref in refs[-4:])

@@ -8,7 +8,7 @@ import pytest
 
 from millpond.core.ack import settle_push
 from millpond.core.errors import Unavailable
-from millpond.core.model import Outcome
+from millpond.core.model import Outcome, Result
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import service
 from tests.common.rig import Bench
@@ -50,3 +50,16 @@ def test_draining_begins_no_try_it_cannot_finish(monkeypatch: pytest.MonkeyPatch
         assert len(bench.store.commits) == 1
 
     run(scenario)
+
+
+def test_draining_takes_along_what_has_just_arrived() -> None:
+    """What was accepted in the very turn that ends the process is finished like the rest."""
+
+    async def scenario() -> None:
+        bench = Bench(FaultyStore(in_flight_max=1))
+        results: list[Result] = []
+        bench.engine.submit(service("m1", 1, "ok", 1), results.append)
+        await bench.engine.drain()
+        assert [result.outcome for result in results] == [Outcome.APPLIED]
+
+    asyncio.run(scenario())
