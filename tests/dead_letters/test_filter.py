@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -101,44 +100,36 @@ def test_each_letter_is_in_exactly_one_state(letter: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("outcome", Outcome)
-def test_the_state_after_a_replay(outcome: Outcome) -> None:
+async def test_the_state_after_a_replay(outcome: Outcome) -> None:
     """The last replay that came to an end decides, whatever earlier ones led to; `retry` is no end."""
+    bench = Bench(FaultyStore())
+    await bench.send(delivery({"nothing": 1}, "m1"))
+    letters, ref = bench.service.letters, Ref("dead_letters", "s__m1")
 
-    async def story() -> None:
-        bench = Bench(FaultyStore())
-        await bench.send(delivery({"nothing": 1}, "m1"))
-        letters, ref = bench.service.letters, Ref("dead_letters", "s__m1")
+    async def state_after(led_to: Outcome) -> ReplayState:
+        async def send(_: Any) -> Result:
+            return Result(led_to, str(led_to), buried=led_to is Outcome.POISON)
 
-        async def state_after(led_to: Outcome) -> ReplayState:
-            async def send(_: Any) -> Result:
-                return Result(led_to, str(led_to), buried=led_to is Outcome.POISON)
+        await letters.replay(ref, send)
+        (snapshot,) = await bench.store.read([ref])
+        return state_of(snapshot.data or {})
 
-            await letters.replay(ref, send)
-            (snapshot,) = await bench.store.read([ref])
-            return state_of(snapshot.data or {})
-
-        expected = {Outcome.RETRY: NEVER, Outcome.POISON: FAILED}.get(outcome, SUCCEEDED)
-        assert await state_after(outcome) is expected
-        assert await state_after(Outcome.POISON) is FAILED
-        assert await state_after(Outcome.RETRY) is FAILED
-        assert await state_after(Outcome.DUPLICATE) is SUCCEEDED
-        await bench.service.close()
-
-    asyncio.run(story())
+    expected = {Outcome.RETRY: NEVER, Outcome.POISON: FAILED}.get(outcome, SUCCEEDED)
+    assert await state_after(outcome) is expected
+    assert await state_after(Outcome.POISON) is FAILED
+    assert await state_after(Outcome.RETRY) is FAILED
+    assert await state_after(Outcome.DUPLICATE) is SUCCEEDED
+    await bench.service.close()
 
 
-def test_a_purge_can_be_bound_to_a_state() -> None:
+async def test_a_purge_can_be_bound_to_a_state() -> None:
     """A letter whose state changed since it was selected stays."""
-
-    async def story() -> None:
-        bench = Bench(FaultyStore())
-        await bench.send(delivery({"nothing": 1}, "m1"))
-        letters, ref = bench.service.letters, Ref("dead_letters", "s__m1")
-        assert not await letters.purge(ref, LetterFilter(states=only(SUCCEEDED)))
-        assert not await letters.purge(ref, LetterFilter(states=only(FAILED)))
-        assert await letters.open_letter(ref) is not None
-        assert await letters.purge(ref, LetterFilter(states=only(NEVER)))
-        assert await letters.open_letter(ref) is None
-        await bench.service.close()
-
-    asyncio.run(story())
+    bench = Bench(FaultyStore())
+    await bench.send(delivery({"nothing": 1}, "m1"))
+    letters, ref = bench.service.letters, Ref("dead_letters", "s__m1")
+    assert not await letters.purge(ref, LetterFilter(states=only(SUCCEEDED)))
+    assert not await letters.purge(ref, LetterFilter(states=only(FAILED)))
+    assert await letters.open_letter(ref) is not None
+    assert await letters.purge(ref, LetterFilter(states=only(NEVER)))
+    assert await letters.open_letter(ref) is None
+    await bench.service.close()

@@ -21,7 +21,6 @@ from millpond.stores.memory import MemoryStore
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW
 from tests.common.rig import Bench
-from tests.engine.support import run
 
 FAULT = InvalidEvent("poison")
 BIG = Delivery(
@@ -138,19 +137,15 @@ def test_parts_have_names_of_their_own() -> None:
     assert names == [f"{mark}-{number:03d}" for number, _ in zip(itertools.count(), names, strict=False)]
 
 
-def test_a_letter_too_big_for_one_document_comes_in_parts() -> None:
+async def test_a_letter_too_big_for_one_document_comes_in_parts() -> None:
     """Incompressible megabytes are kept whole, and purged whole."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        data = os.urandom(2_500_000)
-        message = Delivery(message_id="big", publish_time=NOW, data=data, subscription="s")
-        (result,) = await bench.send(message)
-        assert (result.reason, result.buried) == ("invalid_json", True)
-        opened = await bench.service.letters.open_letter(Ref("dead_letters", "s__big"))
-        assert opened is not None
-        assert opened[1] == message
-        assert await bench.service.letters.purge(Ref("dead_letters", "s__big"))
-        assert await bench.store.collections() == []
-
-    run(scenario)
+    bench = Bench(FaultyStore())
+    data = os.urandom(2_500_000)
+    message = Delivery(message_id="big", publish_time=NOW, data=data, subscription="s")
+    (result,) = await bench.send(message)
+    assert (result.reason, result.buried) == ("invalid_json", True)
+    opened = await bench.service.letters.open_letter(Ref("dead_letters", "s__big"))
+    assert opened is not None
+    assert opened[1] == message
+    assert await bench.service.letters.purge(Ref("dead_letters", "s__big"))
+    assert await bench.store.collections() == []

@@ -7,32 +7,28 @@ from millpond.core.model import Document
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
 from tests.common.rig import Bench
-from tests.engine.support import outcomes, run
+from tests.engine.support import outcomes
 
 
-def test_replaying_a_letter_never_undoes_newer_state() -> None:
+async def test_replaying_a_letter_never_undoes_newer_state() -> None:
     """It keeps its message id and publish time: twice is a duplicate, after newer events it is stale."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        lost = delivery({"service": "api", "status": "old", "producedAt": at(1)}, "m1", 1)
-        (buried,) = await bench.send(lost)
-        assert buried.reason == "unroutable_payload"
-        healed = Bench(bench.store, SOURCE_TOPIC="system.events")
-        first = await healed.service.replay_letter("s__m1")
-        second = await healed.service.replay_letter("s__m1")
-        assert first is not None
-        assert second is not None
-        assert (first.reason, second.reason) == ("applied", "duplicate_message_noop")
-        letter = await healed.document("dead_letters/s__m1")
-        assert (letter["replays"], letter["replayReason"]) == (2, "duplicate_message_noop")
-        assert await healed.store.count_events() == {"system.events": {"applied": 1}}
-        assert await healed.service.replay_letter("nobody") is None
-
-    run(scenario)
+    bench = Bench(FaultyStore())
+    lost = delivery({"service": "api", "status": "old", "producedAt": at(1)}, "m1", 1)
+    (buried,) = await bench.send(lost)
+    assert buried.reason == "unroutable_payload"
+    healed = Bench(bench.store, SOURCE_TOPIC="system.events")
+    first = await healed.service.replay_letter("s__m1")
+    second = await healed.service.replay_letter("s__m1")
+    assert first is not None
+    assert second is not None
+    assert (first.reason, second.reason) == ("applied", "duplicate_message_noop")
+    letter = await healed.document("dead_letters/s__m1")
+    assert (letter["replays"], letter["replayReason"]) == (2, "duplicate_message_noop")
+    assert await healed.store.count_events() == {"system.events": {"applied": 1}}
+    assert await healed.service.replay_letter("nobody") is None
 
 
-def test_what_its_sender_keeps_is_never_buried() -> None:
+async def test_what_its_sender_keeps_is_never_buried() -> None:
     """A message of a dead-letter subscription stays there when it fails again: poison, a bug, a refused write."""
 
     class Buggy(Latest):
@@ -43,17 +39,14 @@ def test_what_its_sender_keeps_is_never_buried() -> None:
         def document(self, event: Event) -> Document:
             raise RuntimeError(event.topic)
 
-    async def scenario() -> None:
-        bench = Bench(FaultyStore(), POISON_POLICY="park", VIEW_ERROR_PARK_AFTER_S="0")
-        bench.add(Buggy())
-        bench.store.refused.add("refused")
-        replay = bench.service.replay_delivery
-        poison = await replay(delivery({"service": "x", "timestamp": "?"}, "m1"))
-        bug = await replay(delivery({"topic": "buggy", "id": "x"}, "m2"))
-        refused = await replay(service("m3", 1, "refused", 1))
-        fine = await replay(service("m4", 1, "ok", 1))
-        assert outcomes([poison, bug, refused, fine]) == ["invalid_event", "view_error", "write_refused", "applied"]
-        assert [result.settled for result in (poison, bug, refused, fine)] == [False, False, False, True]
-        assert await bench.store.list_documents("dead_letters", 10, None) == []
-
-    run(scenario)
+    bench = Bench(FaultyStore(), POISON_POLICY="park", VIEW_ERROR_PARK_AFTER_S="0")
+    bench.add(Buggy())
+    bench.store.refused.add("refused")
+    replay = bench.service.replay_delivery
+    poison = await replay(delivery({"service": "x", "timestamp": "?"}, "m1"))
+    bug = await replay(delivery({"topic": "buggy", "id": "x"}, "m2"))
+    refused = await replay(service("m3", 1, "refused", 1))
+    fine = await replay(service("m4", 1, "ok", 1))
+    assert outcomes([poison, bug, refused, fine]) == ["invalid_event", "view_error", "write_refused", "applied"]
+    assert [result.settled for result in (poison, bug, refused, fine)] == [False, False, False, True]
+    assert await bench.store.list_documents("dead_letters", 10, None) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from millpond.core.model import Delete, Ref, Snapshot
@@ -12,41 +10,33 @@ from millpond.stores.memory import MemoryStore
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, Orders, order, service
 from tests.common.rig import Bench
-from tests.engine.support import outcomes, run
+from tests.engine.support import outcomes
 
 
-def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator deleted the document meanwhile: the event is news, not stale."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        await bench.send(service("m1", 1, "ok", 5))
-        ref = Ref("ops_services", "dev__api")
-        (found,) = await MemoryStore.read(bench.store, [ref])
-        assert found.version is not None
-        await MemoryStore.commit(bench.store, [Delete(ref, found.version)])
-        monkeypatch.setattr("millpond.engine.reader.CACHE_TRUST_S", -1.0)
-        (result,) = await bench.send(service("m2", 2, "back", 3))
-        assert result.reason == "applied"
-        assert (await bench.document("ops_services/dev__api"))["status"] == "back"
-
-    run(scenario)
+    bench = Bench(FaultyStore())
+    await bench.send(service("m1", 1, "ok", 5))
+    ref = Ref("ops_services", "dev__api")
+    (found,) = await MemoryStore.read(bench.store, [ref])
+    assert found.version is not None
+    await MemoryStore.commit(bench.store, [Delete(ref, found.version)])
+    monkeypatch.setattr("millpond.engine.reader.CACHE_TRUST_S", -1.0)
+    (result,) = await bench.send(service("m2", 2, "back", 3))
+    assert result.reason == "applied"
+    assert (await bench.document("ops_services/dev__api"))["status"] == "back"
 
 
-def test_an_old_duplicate_of_a_tally_is_a_duplicate() -> None:
+async def test_an_old_duplicate_of_a_tally_is_a_duplicate() -> None:
     """Its receipt is alive: an instance that has not seen it must look before it calls the event too old."""
-
-    async def scenario() -> None:
-        store = FaultyStore()
-        first, second = Bench(store), Bench(store)
-        for bench in (first, second):
-            bench.use(Orders())
-        old = order("m1", 10, -6.9 * 86_400)
-        assert outcomes(await first.send(old)) == ["applied"]
-        second.now = NOW + 12 * 3_600 * SECOND
-        assert outcomes(await second.send(old)) == ["duplicate_message_noop"]
-
-    run(scenario)
+    store = FaultyStore()
+    first, second = Bench(store), Bench(store)
+    for bench in (first, second):
+        bench.use(Orders())
+    old = order("m1", 10, -6.9 * 86_400)
+    assert outcomes(await first.send(old)) == ["applied"]
+    second.now = NOW + 12 * 3_600 * SECOND
+    assert outcomes(await second.send(old)) == ["duplicate_message_noop"]
 
 
 def test_the_cache_is_bounded_by_count_and_bytes() -> None:
@@ -83,52 +73,40 @@ def sightings_bench(store: FaultyStore | None = None) -> Bench:
     return bench
 
 
-def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
+async def test_a_receipt_written_lately_is_read_before_it_is_in_the_way() -> None:
     """So a duplicate costs one read, not a commit that conflicts and takes the whole batch along."""
-
-    async def scenario() -> None:
-        bench = sightings_bench()
-        await bench.send(order("m1", 10, 1))
-        bench.store.reads.clear()
-        bench.store.commits.clear()
-        (again,) = await bench.send(order("m1", 10, 1))
-        assert again.reason == "duplicate_message_noop"
-        assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
-        assert bench.service.metrics.conflicts == 0
-        (other,) = await bench.send(order("m2", 10, 2))
-        assert other.reason == "applied"
-        assert len(bench.store.reads) == 1, "what was never seen is not read"
-
-    asyncio.run(scenario())
+    bench = sightings_bench()
+    await bench.send(order("m1", 10, 1))
+    bench.store.reads.clear()
+    bench.store.commits.clear()
+    (again,) = await bench.send(order("m1", 10, 1))
+    assert again.reason == "duplicate_message_noop"
+    assert [ref.collection for refs in bench.store.reads for ref in refs] == ["ops_dedupe"]
+    assert bench.service.metrics.conflicts == 0
+    (other,) = await bench.send(order("m2", 10, 2))
+    assert other.reason == "applied"
+    assert len(bench.store.reads) == 1, "what was never seen is not read"
 
 
-def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
+async def test_a_receipt_of_another_instance_is_in_the_way_once() -> None:
     """The conflict tells that it exists; after that it is known, and read."""
-
-    async def scenario() -> None:
-        first = sightings_bench()
-        second = sightings_bench(first.store)
-        await first.send(order("m1", 10, 1))
-        for conflicts in (1, 1):
-            (again,) = await second.send(order("m1", 10, 1))
-            assert again.reason == "duplicate_message_noop"
-            assert second.service.metrics.conflicts == conflicts
-
-    asyncio.run(scenario())
+    first = sightings_bench()
+    second = sightings_bench(first.store)
+    await first.send(order("m1", 10, 1))
+    for conflicts in (1, 1):
+        (again,) = await second.send(order("m1", 10, 1))
+        assert again.reason == "duplicate_message_noop"
+        assert second.service.metrics.conflicts == conflicts
 
 
-def test_what_was_read_of_receipts_is_not_kept() -> None:
+async def test_what_was_read_of_receipts_is_not_kept() -> None:
     """Only that they exist: thousands of duplicates must not push documents out of the cache."""
-
-    async def scenario() -> None:
-        bench = sightings_bench()
+    bench = sightings_bench()
+    await bench.send(order("m1", 10, 1))
+    for _ in range(2):
+        bench.store.reads.clear()
         await bench.send(order("m1", 10, 1))
-        for _ in range(2):
-            bench.store.reads.clear()
-            await bench.send(order("m1", 10, 1))
-            assert len(bench.store.reads) == 1
-
-    asyncio.run(scenario())
+        assert len(bench.store.reads) == 1
 
 
 def test_sightings_are_forgotten_by_generations() -> None:

@@ -118,7 +118,7 @@ class Pond(Rig[Store]):
         }
         super().__init__(Store(folder / "pond.db"), **environment)
         self.now += SECOND
-        self.use(*self.service.views, Boxes(), Counted())
+        self.add(Boxes(), Counted())
         self._table = build_table(self.service)
 
     async def bury(self, name: str) -> Result:

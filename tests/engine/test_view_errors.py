@@ -15,35 +15,31 @@ from millpond.views.services import OpsServices
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, order, service, tick
 from tests.common.rig import Bench
-from tests.engine.support import POISON, run
+from tests.engine.support import POISON
 
 
-def test_a_failing_view_is_retried_and_parked_after_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_view_is_retried_and_parked_after_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deploy may heal it; a message that stays ill is buried as view_error, with what was raised."""
 
     def broken(_: Any, event: Any) -> Any:
         raise RuntimeError("boom " + event.get("status"))
 
     monkeypatch.setattr(OpsServices, "document", broken)
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        good = tick("t1", 0, 0, 1)
-        result, fine = await bench.send(service("m1", 0, "ok", 0), good)
-        assert (result.outcome, result.reason, fine.reason) == (Outcome.RETRY, "view_error", "applied")
-        assert "boom" not in str(result.error)
-        bench.now = NOW + 3_601 * SECOND
-        (result,) = await bench.send(service("m1", 0, "ok", 0))
-        assert (result.outcome, result.reason, settle_push(result).http_status) == (
-            Outcome.POISON,
-            "view_error",
-            200,
-        )
-        letter = await bench.document("dead_letters/s__m1")
-        assert "boom ok" in letter["error"]
-        assert letter["view"] == "ops_services"
-
-    run(scenario)
+    bench = Bench(FaultyStore())
+    good = tick("t1", 0, 0, 1)
+    result, fine = await bench.send(service("m1", 0, "ok", 0), good)
+    assert (result.outcome, result.reason, fine.reason) == (Outcome.RETRY, "view_error", "applied")
+    assert "boom" not in str(result.error)
+    bench.now = NOW + 3_601 * SECOND
+    (result,) = await bench.send(service("m1", 0, "ok", 0))
+    assert (result.outcome, result.reason, settle_push(result).http_status) == (
+        Outcome.POISON,
+        "view_error",
+        200,
+    )
+    letter = await bench.document("dead_letters/s__m1")
+    assert "boom ok" in letter["error"]
+    assert letter["view"] == "ops_services"
 
 
 class Clumsy(Latest):
@@ -60,16 +56,12 @@ class Clumsy(Latest):
         return dict(event.payload)
 
 
-def test_a_failing_shape_test_is_a_view_error() -> None:
+async def test_a_failing_shape_test_is_a_view_error() -> None:
     """It is retried, and buried in time, like every other bug of a view."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore())
-        bench.use(Clumsy())
-        (result,) = await bench.send(POISON)
-        assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
-
-    run(scenario)
+    bench = Bench(FaultyStore())
+    bench.use(Clumsy())
+    (result,) = await bench.send(POISON)
+    assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
 
 
 class Anywhere(Latest):
@@ -86,13 +78,9 @@ class Anywhere(Latest):
         return {"amount": event.get("amount")}
 
 
-def test_a_collection_that_is_no_text_is_a_view_error() -> None:
+async def test_a_collection_that_is_no_text_is_a_view_error() -> None:
     """And not a batch that nobody ever answers."""
-
-    async def scenario() -> None:
-        bench = Bench(FaultyStore(in_flight_max=8))
-        bench.use(Anywhere())
-        (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)
-        assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
-
-    run(scenario)
+    bench = Bench(FaultyStore(in_flight_max=8))
+    bench.use(Anywhere())
+    (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)
+    assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")

@@ -64,7 +64,7 @@ HASHES = {
     "Server._wait_tasks_to_complete": ("17209be1e991", "server.GRACEFUL_S"),
 }
 KINDS = {kind.__name__: kind for kind in (HttpToolsProtocol, RequestResponseCycle, FlowControl, uvicorn.Server)}
-OURS = (BoundedProtocol, DirectProtocol, HeldFlow, server._Server)
+OURS = (BoundedProtocol, DirectProtocol, HeldFlow, server._Server)  # noqa: SLF001 - what we override is private
 
 
 def changed() -> list[str]:
@@ -176,7 +176,7 @@ def test_the_flow_has_what_we_use() -> None:
         return FlowControl(asyncio.Transport())
 
     flow = asyncio.run(made())
-    assert isinstance(flow._transport, asyncio.Transport)
+    assert isinstance(flow._transport, asyncio.Transport)  # noqa: SLF001 - what we override is private
     assert (flow.read_paused, flow.write_paused) == (False, False)
 
 
@@ -194,7 +194,7 @@ def test_the_server_takes_what_we_give() -> None:
     config.load()
     assert config.http_protocol_class is DirectProtocol
     assert config.ws_protocol_class is None
-    made = server._Server(config)
+    made = server._Server(config)  # noqa: SLF001 - what we override is private
     assert made.should_exit is False
     assert isinstance(made.server_state, ServerState)
     assert "sockets" in inspect.signature(uvicorn.Server.serve).parameters
