@@ -143,7 +143,7 @@ def test_ten_letters_in_ten_minutes_are_no_burst_eleven_are() -> None:
     assert told("letters", history(600, {"letters_buried": {2: 10}}))[0] == "ok"
     assert told("letters", history(600, {"letters_buried": {2: 1, 600: 10}})) == (
         "critical",
-        "Letters buried in the last 10 minutes: 11.",
+        "New dead letters in the last 10 minutes: 11.",
     )
     assert told("letters", history(602, {"letters_buried": {2: 1, 600: 10}}))[0] == "ok"
 
@@ -299,7 +299,7 @@ def _until(counted: Mapping[str, Counts], seconds: int) -> Counts:
 
 
 def test_one_denied_call_is_critical_at_once_and_for_five_minutes() -> None:
-    """Nothing works until somebody acts."""
+    """Nothing works until an operator acts."""
     denied = {"denied_errors": {100: 1}}
     assert told("store-denied", history(100, denied)) == (
         "critical",

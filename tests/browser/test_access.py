@@ -62,7 +62,7 @@ def test_a_name_that_is_not_this_machine(server: Server, look: Open) -> None:
     dashboard.expected.append(REFUSED)
     page = dashboard.page
     page.goto(f"{dashboard.url}/#/models")
-    expect(page.locator("main h1")).to_have_text("This server keeps its data to itself")
+    expect(page.locator("main h1")).to_have_text("Access is refused")
     expect(page.locator("main")).to_contain_text("ask for localhost or 127.0.0.1 by that name")
     expect(page.locator("#stream")).to_contain_text("refused")
 
@@ -94,4 +94,4 @@ def test_what_is_not_there(server: Server, look: Open) -> None:
     dashboard.go("#/doc/ops_services/nobody")
     expect(page.locator("main h1")).to_have_text("There is nothing here")
     dashboard.go("#/event/never-heard-of")
-    expect(page.locator("main")).to_contain_text("Nothing is known of it")
+    expect(page.locator("main")).to_contain_text("There is no record of it")

@@ -83,7 +83,7 @@ def test_the_keys_that_work_everywhere(pond: Server, look: Open) -> None:
     page.locator("#search-id").fill("known-1")
     page.keyboard.press("Enter")
     expect(page.locator("main h1")).to_be_focused()
-    expect(page.locator("main")).to_contain_text("It won: the document is what this message says.")
+    expect(page.locator("main")).to_contain_text("It won: the document holds what this message says.")
     for key, heading in (("m", "Read models"), ("l", "Dead letters"), ("e", "Events"), ("o", "The pond is level")):
         page.keyboard.press("g")
         page.keyboard.press(key)

@@ -95,7 +95,7 @@ def test_the_story_of_an_event_that_one_view_did_not_want(lively: Server, look: 
     lively.send({"eventId": "no-symbol", "price": 1}, message_id="m-no-symbol", topic="market-ticks")
     page = look(lively.url).go("#/event/no-symbol").page
     section = page.locator("section.view", has_text="market_ticks_latest")
-    expect(section).to_contain_text("The view does not want this event.")
+    expect(section).to_contain_text("The view filters this event out.")
     expect(section.locator("a")).to_have_count(0)
     expect(page.locator("section.view a", has_text="market_ticks/no-symbol")).to_be_visible()
 
@@ -107,7 +107,7 @@ def test_the_story_of_an_event_names_what_decided(lively: Server, look: Open) ->
     expect(page.locator("tr.decided")).to_contain_text("sequence")
     page.locator("section.view").get_by_role("link", name="trade_signals/").click()
     expect(page.locator("main")).to_contain_text("Which message gave which fields")
-    page.get_by_role("link", name="Why is it so?").click()
+    page.get_by_role("link", name="Show why").click()
     expect(page.locator("main")).to_contain_text("Arrived")
 
 

@@ -8,6 +8,7 @@ import { live } from "./live.js";
 import { mark } from "./marks.js";
 import { parseRoute, toEvent } from "./routes.js";
 import { mayAskAgain } from "./session.js";
+import { visible } from "./text.js";
 import { troublePage } from "./trouble.js";
 import { verdictOf } from "./verdict.js";
 
@@ -103,7 +104,7 @@ function showState() {
   render(document.getElementById("stream"), mark(tone), word);
   const { level, text } = verdictOf(live);
   document.body.dataset.level = level;
-  if (announced !== null && announced !== text) announcer.textContent = text;
+  if (announced !== null && announced !== text) announcer.textContent = visible(text);
   announced = text;
   setTitle(pageTitle);
 }
@@ -127,7 +128,7 @@ function search(event) {
   if (id) location.hash = toEvent(id);
 }
 
-// The skip link is no address: what it names stands on every page.
+// The skip link must not change the address: it focuses the content of the page that is shown.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

@@ -39,7 +39,7 @@ export async function show(page) {
 }
 
 function provenance(source) {
-  if (!source || typeof source !== "object") return html("p.note", "It says nothing about where it came from: no view wrote it.");
+  if (!source || typeof source !== "object") return html("p.note", "It has no source: no view wrote it.");
   const known = new Set(["topic", "messageId", "publishedAt", "stamp", "stamps", "key"]);
   const others = Object.fromEntries(Object.entries(source).filter(([name]) => !known.has(name)));
   return [
@@ -47,7 +47,7 @@ function provenance(source) {
       fact("topic", said(source.topic ?? "–")),
       fact("message", source.messageId === undefined ? "–" : mono(source.messageId, 80)),
       fact("published", source.publishedAt ? [moment(source.publishedAt), " UTC, ", age(source.publishedAt)] : "–")),
-    source.messageId !== undefined && html("p", html("a.button", { href: toEvent(source.messageId) }, "Why is it so?")),
+    source.messageId !== undefined && html("p", html("a.button", { href: toEvent(source.messageId) }, "Show why")),
     Array.isArray(source.stamps)
       ? [html("h3", "Which message gave which fields"), source.stamps.map(fieldsOf)]
       : [html("h3", "Its place in the order"), place(source.stamp)],

@@ -16,11 +16,11 @@ import { staleNotice } from "./trouble.js";
 const DONE = {
   applied: "It was applied.",
   duplicate: "It was a duplicate, and changed nothing.",
-  stale_ignored: "It was stale: something newer was there.",
-  too_old_ignored: "It came too late to matter.",
-  filtered: "No view wanted it.",
+  stale_ignored: "It was stale: the document already held something newer.",
+  too_old_ignored: "It arrived later than the view allows.",
+  filtered: "No view takes it.",
   poison: "It was buried as a dead letter.",
-  retry: "It was not settled; it comes again.",
+  retry: "It was not settled; the sender delivers it again.",
 };
 
 export async function show(page) {
@@ -46,7 +46,7 @@ export async function show(page) {
 function searchForm() {
   const field = html("input", { id: "event-id", name: "id", type: "search", autocomplete: "off", spellcheck: "false" });
   const form = html("form.find", html("label", { for: "event-id" }, "Message or event id"),
-    html("div.row", field, html("button.primary", { type: "submit" }, "Tell its life")));
+    html("div.row", field, html("button.primary", { type: "submit" }, "Show its history")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (field.value.trim()) location.hash = toEvent(field.value.trim());
@@ -60,8 +60,8 @@ async function story(id, signal) {
     found = await getJson(`/api/why/${encodeURIComponent(id)}`, signal);
   } catch (error) {
     if (error.status !== 404) throw error;
-    return html("section.sheet", html("h2", "Nothing is known of it"),
-      html("p", "It has not arrived, was not settled, or is older than the event log. With EVENT_LOG=off nothing is remembered."));
+    return html("section.sheet", html("h2", "There is no record of it"),
+      html("p", "It has not arrived, was not settled, or is older than the event log. With EVENT_LOG=off nothing is recorded."));
   }
   return Promise.all(found.messages.map((message) => life(message, signal)));
 }
@@ -84,7 +84,7 @@ async function life(message, signal) {
 }
 
 function later(s) {
-  if (s < 0) return "before it was published, by our clock";
+  if (s < 0) return "before it was published, by the server’s clock";
   return `${s < 10 ? seconds(s) : span(s)} later`;
 }
 
@@ -121,13 +121,13 @@ function verdict(message, view, held) {
     return html("p.verdict-line", "It still gives ", names, " of the document",
       view.won ? "." : [", whose newest part is from ", html("a", { href: toEvent(winner) }, mono(winner, 80)), "."]);
   }
-  if (view.won) return html("p.verdict-line", "It won: the document is what this message says.");
+  if (view.won) return html("p.verdict-line", "It won: the document holds what this message says.");
   if (winner === null || winner === undefined) {
-    return html("p.verdict-line", "Nobody stands in the document: it is gone, or no view wrote it.");
+    return html("p.verdict-line", "The document names no message: it was deleted, or no view wrote it.");
   }
   const part = decidingPart(view.stamp, view.winner.stamp);
   const link = html("a", { href: toEvent(winner) }, mono(winner, 80));
-  if (!part) return html("p.verdict-line", "The document is what message ", link, " says.");
+  if (!part) return html("p.verdict-line", "The document holds what message ", link, " says.");
   const overtaken = view.outcome === "applied" ? "It was overtaken by message " : "It lost to message ";
   return html("p.verdict-line", overtaken, link, ": the ", html("em", part), " decided.");
 }

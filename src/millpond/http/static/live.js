@@ -1,4 +1,4 @@
-// The one stream of this page: what the server says by itself, kept up to date and passed on as DOM events.
+// The one stream of this page: what the server reports, kept up to date and passed on as DOM events.
 //
 // Events of `live`: `state`, `hello`, `sample`, `alerts`, `totals`, `changed`. The stream is closed while the tab is
 // hidden, and opened again, with everything it missed, when it is shown.
@@ -95,7 +95,7 @@ export const live = new Live();
 
 /** Call `load` when something it shows has changed, once a second at most, and every 15 s; never two at once.
  *
- * `touches(changed)` says whether a change matters. Where the server's answer may lag behind a change by `lagMs`, it is
+ * `touches(changed)` says whether a change matters. If the server's answer may lag behind a change by `lagMs`, it is
  * asked once more after that. Nothing is loaded while the tab is hidden. The first load is the caller's, as is its
  * failure; later ones are passed to `onError`.
  */
@@ -132,7 +132,7 @@ export function keepFresh({ signal, touches, load, onError, lagMs = 0 }) {
     clearTimeout(lagging);
     if (lagMs) lagging = setTimeout(soon, lagMs);
   }, { signal });
-  // After an interruption nobody knows what was missed.
+  // The changes during an interruption are unknown.
   live.addEventListener("hello", soon, { signal });
   const beat = setInterval(() => Date.now() - lastMs >= REFRESH_MS && soon(), SECOND_MS);
   signal.addEventListener("abort", () => {

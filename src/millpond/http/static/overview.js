@@ -1,4 +1,4 @@
-// The overview: the verdict, what flows, how quickly, what is wrong and what lies in the letters.
+// The overview: the verdict, messages per second, latency, alerts and dead letters.
 
 import { getJson } from "./api.js";
 import { byView } from "./by_view.js";
@@ -26,7 +26,7 @@ const RANK = { critical: 0, warning: 1, ok: 2, unseen: 3 };
 export async function show(page) {
   page.title("");
   const parts = {
-    verdict: html("section.verdict", { "aria-label": "State of the pond" }),
+    verdict: html("section.verdict", { "aria-label": "State of the service" }),
     tiles: html("dl.tiles"),
     legend: html("div.legend"),
     views: html("div"),
@@ -110,15 +110,15 @@ function windowChooser(windowS, choose) {
 }
 
 function verdict() {
-  const { level, text, more } = verdictOf(live);
-  // The surface of the pond: level, or not.
+  const { level, text, more, since } = verdictOf(live);
+  // The water in the picture is tilted if an alert fires.
   const tilt = { ok: 0, warning: 2.5, critical: 6, unknown: 0 }[level];
   const surface = svg("svg.pond", { viewBox: "0 0 48 48", "aria-hidden": "true" },
     svg("circle.bank", { cx: 24, cy: 24, r: 22 }),
     svg("path.water", { d: `M3 ${24 - tilt}L45 ${24 + tilt}A21 21 0 0 1 3 ${24 - tilt}z` }),
     svg("path.surface", { d: `M3 ${24 - tilt}L45 ${24 + tilt}` }));
   return html("div.line", { class: `is-${level}` }, surface,
-    html("div", html("h1", text), html("p", level === "unknown" ? more : said(more, 600)), standing()));
+    html("div", html("h1", said(text, 300)), html("p", since && ["Began ", age(since), ". "], said(more, 600)), standing()));
 }
 
 function standing() {
@@ -180,7 +180,7 @@ function alertList() {
       html("span", "runbook: ", html("code", said(runbookName(alert.runbook))))))));
 }
 
-/** Before the first step nobody has looked; after it, what is unseen is so for good. */
+/** Before the first step nothing was measured; after it, this process can never see what is unseen. */
 function unseenWord() {
   return live.series.at.length ? "seen by Cloud Monitoring only" : "not known yet";
 }
@@ -192,7 +192,7 @@ function runbookName(runbook) {
 }
 
 function letterGroups({ total, groups }) {
-  if (!total) return html("p.note", "None. Nothing is stuck.");
+  if (!total) return html("p.note", "None.");
   const rows = groups.slice(0, GROUPS_SHOWN).map((group) => html("li",
     html("a", { href: to("letters", [], { reason: group.reason, view: group.view ?? "", topic: group.topic ?? "" }) },
       html("span", said(group.reason), html("small", said(group.topic || "no topic"), group.view ? [" · view ", said(group.view)] : "")),

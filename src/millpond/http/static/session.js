@@ -35,7 +35,7 @@ function prompt(wasRefused) {
   });
   const form = html(
     "form",
-    html("h2", { id: "token-title" }, "This server asks for its token"),
+    html("h2", { id: "token-title" }, "This server requires its token"),
     wasRefused && html("p.fault", { role: "alert" }, "That token was not accepted."),
     html("label", { for: "token" }, "ADMIN_TOKEN"),
     field,

@@ -37,7 +37,7 @@ class Tail {
     this.#page = page;
     const head = tableHead(["time, UTC", "outcome", "message", "topic", "documents", "took"], ["took"]);
     this.element = html("section.sheet.tail",
-      html("div.head", html("h2", "As it happens"), this.#pause),
+      html("div.head", html("h2", "Live tail"), this.#pause),
       this.#filters, this.#note,
       scrollBox("Live tail", html("table.tail", head, this.#list)));
   }
@@ -116,7 +116,7 @@ class Tail {
   }
 
   #state() {
-    if (this.#paused) return `Paused; ${whole(this.#held)} passed by since.`;
+    if (this.#paused) return `Paused; ${whole(this.#held)} arrived since.`;
     return this.#rows.length ? `The last ${whole(this.#rows.length)}.` : "Waiting for messages.";
   }
 }

@@ -5,11 +5,11 @@ import { said } from "./text.js";
 
 const PAGES = {
   0: ["The server does not answer", "It may be restarting, or your network may be down. This page tries again by itself."],
-  401: ["A token is needed", "This server shows its data to those who have its ADMIN_TOKEN."],
-  403: ["This server keeps its data to itself", "What it asks for is said below."],
-  404: ["There is nothing here", "It may have expired, been purged, or never have been."],
-  429: ["The server has too much to do", "Its waiting room is full. Try again in a moment."],
-  503: ["The store does not answer", "Messages are not lost: whoever sends them will send them again. Look at the log, and at the store."],
+  401: ["A token is needed", "This server shows its data only with its ADMIN_TOKEN."],
+  403: ["Access is refused", "The server’s reason is below."],
+  404: ["There is nothing here", "It may have expired, been purged, or never have existed."],
+  429: ["The server is overloaded", "Its queue is full. Try again in a moment."],
+  503: ["The store does not answer", "No message is lost: the sender delivers it again. Look at the log and at the store."],
 };
 
 /** A whole page for an error; `again` tries once more. */
@@ -28,5 +28,5 @@ export function troublePage(error, again) {
 
 /** One line above a page that still shows what it last knew. */
 export function staleNotice(error) {
-  return html("p.notice", { role: "status" }, "This could not be refreshed: ", said(error.message, 200), " It is tried again.");
+  return html("p.notice", { role: "status" }, "This could not be refreshed: ", said(error.message, 200), " The page tries again.");
 }

@@ -1,39 +1,61 @@
-// The one line that says whether the pond is level, from the alerts and the state of the stream. Pure.
+// The page's headline: what is wrong first, from the alerts and the state of the stream. Pure.
 
 import { counted } from "./format.js";
 
 const CLOSED = {
-  connecting: "Looking at the pond…",
-  reconnecting: "No word from the server",
-  refused: "The server does not let this page look",
+  connecting: "Connecting to the server…",
+  reconnecting: "Disconnected from the server",
+  refused: "The server refuses access to this page",
   paused: "Paused while this tab is hidden",
 };
+const TITLES = { reconnecting: "disconnected", refused: "refused" };
+// A failing store is the cause of other alerts, so it comes before them.
+const CAUSES = ["store-denied", "store-failing", "store-transient"];
 
-/** `{level, word, text, more}`; level is `ok`, `warning`, `critical` or `unknown`, word is for the window's title. */
-export function verdictOf({ state, hello, alerts }) {
+/** `{level, word, text, more, since}`.
+ *
+ * `level` is `ok`, `warning`, `critical` or `unknown`; `word` is for the window's title; `since` is when the alert of the
+ * headline began to fire.
+ */
+export function verdictOf({ state, hello, alerts, error }) {
   if (state !== "live" || alerts === null) {
     const text = CLOSED[state] ?? CLOSED.connecting;
-    const more = state === "reconnecting" ? "What is shown is the last that was known; the page reconnects by itself." : "";
-    return { level: "unknown", word: state === "reconnecting" ? "no word" : "", text, more };
+    return { level: "unknown", word: TITLES[state] ?? "", text, more: unknownNote(state, error) };
   }
-  const critical = alerts.filter((alert) => alert.state === "critical");
-  const warnings = alerts.filter((alert) => alert.state === "warning");
-  const more = explained(critical.length ? critical : warnings);
+  const firing = ["critical", "warning"].flatMap((level) => causesFirst(alerts.filter((alert) => alert.state === level)));
   if (hello.accepting === false) {
-    return { level: "critical", word: "closing", text: "The server is ending: it takes no more messages", more };
+    const text = "The server is shutting down and takes no more messages";
+    return { level: "critical", word: "shutting down", text, more: firing.map(sentence).join(" ") };
   }
-  if (critical.length) return { level: "critical", word: "not level", text: "The pond is not level", more };
-  if (warnings.length) return { level: "warning", word: "watch", text: "The pond is level, but look at this", more };
-  return { level: "ok", word: "level", text: "The pond is level", more: unseenNote(alerts) };
+  if (!firing.length) return { level: "ok", word: "ok", text: "The pond is level", more: unseenNote(alerts) };
+  const [first, ...others] = firing;
+  const more = [...others.map(sentence), `What to do: ${first.runbook}`].join(" ");
+  return { level: first.state, word: first.state, text: headline(first, others.length), more, since: first.since };
 }
 
-function explained(alerts) {
-  return alerts.map((alert) => alert.text || alert.title).join(" ");
+function causesFirst(alerts) {
+  const rank = (alert) => (CAUSES.includes(alert.id) ? CAUSES.indexOf(alert.id) : CAUSES.length);
+  return alerts.sort((a, b) => rank(a) - rank(b));
+}
+
+/** The title if seconds are measured: the server sends alerts when a state changes, and the number would stand still. */
+function headline(alert, others) {
+  const text = alert.unit === "seconds" ? alert.title : sentence(alert).replace(/\.$/, "");
+  return others ? `${text}, and ${counted(others, "more alert")}` : text;
+}
+
+function sentence(alert) {
+  return alert.text || alert.title;
+}
+
+function unknownNote(state, error) {
+  if (state === "reconnecting") return "The page shows the last known state and reconnects by itself.";
+  return state === "refused" ? error?.message ?? "" : "";
 }
 
 function unseenNote(alerts) {
   const unseen = alerts.filter((alert) => alert.state === "unseen").length;
   const checked = alerts.length - unseen;
-  const others = unseen ? `; ${unseen} more can only be seen by Cloud Monitoring` : "";
+  const others = unseen ? `; only Cloud Monitoring can check ${unseen} more` : "";
   return `${counted(checked, "check")} fine${others}.`;
 }
