@@ -31,10 +31,17 @@ TABLE: tuple[Setting, ...] = (
     Setting("PORT", "8080", parse.whole(0, 65_535), "Port to listen on; 0 takes a free one."),
     Setting("STORE", "sqlite:var/millpond.db", parse.store, "Where documents live."),
     Setting(
-        "ADMIN_TOKEN", "", parse.optional, "Bearer token that /api/* then needs; off loopback always.", secret=True
+        "ADMIN_TOKEN",
+        "",
+        parse.optional,
+        "Bearer token that /api/* requires; it may be unset only on loopback.",
+        secret=True,
     ),
     Setting(
-        "PUSH_AUDIENCE", "", parse.optional, "Audience of the tokens Pub/Sub pushes with; then each push needs one."
+        "PUSH_AUDIENCE",
+        "",
+        parse.optional,
+        "Audience of Pub/Sub's push tokens; if it is set, each push needs a token.",
     ),
     Setting("PUSH_SERVICE_ACCOUNT", "", parse.optional, "E-mail of the service account Pub/Sub pushes as."),
     Setting(
@@ -48,13 +55,13 @@ TABLE: tuple[Setting, ...] = (
         "HTTP_CONNECTIONS_MAX",
         "2000",
         parse.whole(1, 1_000_000),
-        "Connections at once; at the limit slow and idle ones make way, then new ones get 503.",
+        "Connections at once; at the limit slow and idle ones are closed, then new ones get 503.",
     ),
     Setting(
         "HTTP_BODIES_MIB",
         "64",
         parse.whole(1, 65_536),
-        "MiB of request bodies in memory at once; beyond that they are not read, and 429 after a second.",
+        "MiB of request bodies in memory at once; beyond that a body waits unread, and gets 429 after a second.",
     ),
     Setting("GCP_PROJECT", "local", parse.project, "Google Cloud project of Firestore and Pub/Sub."),
     Setting("ENV", "dev", parse.text(), "Environment, part of document ids: prod, staging, …"),
@@ -114,7 +121,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("RECEIPT_TTL_DAYS", "7", parse.number(0.01, _DAYS_MAX), "How long receipts are kept."),
     Setting("EVENT_LOG", "auto", parse.on_off_auto, "Keep everything that arrived; auto: unless on Firestore."),
     Setting(
-        "EVENT_LOG_TTL_DAYS", "off", parse.number(0.01, _DAYS_MAX, off=True), "How long; off keeps it for ever."
+        "EVENT_LOG_TTL_DAYS",
+        "off",
+        parse.number(0.01, _DAYS_MAX, off=True),
+        "How long the event log is kept; off: for ever.",
     ),
     Setting(
         "OPS_SERVICE_ID",
@@ -130,7 +140,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("SIGNALS_ID", "natural", parse.one_of("natural", "event"), "Id of trade_signals documents."),
     Setting("SIGNALS_DISTINCT_BY_VERSION", "off", parse.on_off, "Model versions make distinct signals."),
     Setting(
-        "ACCESS_DENIED", "retry", parse.one_of("retry", "dlq"), "When the store denies access; dlq needs DLQ_TOPIC."
+        "ACCESS_DENIED",
+        "retry",
+        parse.one_of("retry", "dlq"),
+        "If the store denies access: answer retry, or publish to DLQ_TOPIC.",
     ),
     Setting(
         "DLQ_TOPIC",
