@@ -244,6 +244,25 @@ def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
     assert [line["error_type"] for line in scene.lines()] == ["ZeroDivisionError"]
 
 
+def test_a_figure_that_moves_is_told_while_its_alert_fires() -> None:
+    """The page's headline is that text: 12 dead letters must not stand there when there are 40."""
+    counts = iter([12, 12, 40])
+
+    def alerts(_: History) -> list[AlertState]:
+        text = f"{next(counts, 40)} dead letters"
+        return [AlertState("a", "A", "critical", 1.0, "", text, None, "docs/runbook.md#a")]
+
+    scene = Scene(alerts)
+
+    async def act(watch: Monitor) -> None:
+        page = watch.open_page()
+        text = await read_until(page, b"40 dead letters")
+        assert text.count(b"event: alerts") == 1
+        assert b"event: alerts" not in await read_until(page, b"event: sample")
+
+    run(scene, act)
+
+
 def test_another_view_that_fires_is_told() -> None:
     """A page names it: the first must not stand there when another is to blame."""
     views = iter([None, "bars", "bars", "ticks"])

@@ -155,7 +155,7 @@ class Monitor:
         self._tell(frame("sample", shown_step(step)))
         before, self._alerts = self._alerts, self._evaluate(self.history)
         # A page names the view that fires, so it is told of another one too.
-        if [(alert.state, alert.view) for alert in before] != [(alert.state, alert.view) for alert in self._alerts]:
+        if _headlines(before) != _headlines(self._alerts):
             self._tell(self.alerts_frame())
 
     async def _tell_changes(self) -> None:
@@ -195,3 +195,8 @@ class Monitor:
             self._outcomes.unsubscribe(subscriber)
             if wants:
                 self._outcomes.subscribe(subscriber)
+
+
+def _headlines(alerts: Sequence[AlertState]) -> list[tuple[str, str | None, str]]:
+    """What a page shows of each: while all is well, no figure of it."""
+    return [(alert.state, alert.view, "" if alert.state == "ok" else alert.text) for alert in alerts]
