@@ -18,7 +18,6 @@ from tests.common.faulty_store import FaultyStore
 
 T = TypeVar("T")
 REF = Ref("counters", "a")
-NOW = 1_767_873_600_000_000
 AWAY = Pauses(1.0, 4.0)
 THREE_TRIES = Budget(tries=3)
 A_MINUTE = Budget(seconds=60.0, away=AWAY)
@@ -42,14 +41,14 @@ class BusyStore(FaultyStore):
         return await super().commit(writes, log)
 
 
-def add_one(found: Sequence[Snapshot], now: int) -> Decided[int]:
+def add_one(found: Sequence[Snapshot]) -> Decided[int]:
     """Counts each caller once: it recognises its own effect by the caller's mark."""
     (counter,) = found
     before = counter.data or {"n": 0}
     if before.get("by") == "me":
         return Decided(before["n"])
     n = before["n"] + 1
-    return Decided(n, [Put(REF, counter.version, {"n": n, "by": "me", "at": now})])
+    return Decided(n, [Put(REF, counter.version, {"n": n, "by": "me"})])
 
 
 def in_virtual_time(story: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
@@ -65,7 +64,7 @@ def in_virtual_time(story: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, flo
 
 
 async def count(store: FaultyStore, budget: Budget = THREE_TRIES, **options: Any) -> int | Conflict:
-    return await update(store, [REF], add_one, budget, wall_clock=lambda: NOW, jitter=random.Random(1), **options)
+    return await update(store, [REF], add_one, budget, jitter=random.Random(1), **options)
 
 
 def stored(store: FaultyStore) -> Any:
@@ -73,11 +72,11 @@ def stored(store: FaultyStore) -> Any:
 
 
 def test_what_was_decided_is_stored_once() -> None:
-    """One read, one commit; `decide` is given the time."""
+    """One read, one commit."""
     store = BusyStore()
     assert asyncio.run(count(store)) == 1
     assert (len(store.reads), len(store.commits)) == (1, 1)
-    assert stored(store) == {"n": 1, "by": "me", "at": NOW}
+    assert stored(store) == {"n": 1, "by": "me"}
 
 
 def test_a_decision_without_writes_commits_nothing() -> None:
@@ -85,7 +84,7 @@ def test_a_decision_without_writes_commits_nothing() -> None:
     store = BusyStore()
     sent: list[Sequence[Write]] = []
 
-    def look(found: Sequence[Snapshot], _: int) -> Decided[str]:
+    def look(found: Sequence[Snapshot]) -> Decided[str]:
         return Decided(f"version {found[0].version}")
 
     assert asyncio.run(update(store, [REF], look, THREE_TRIES, after_commit=sent.append)) == "version None"
@@ -106,7 +105,7 @@ def test_what_a_first_reading_names_is_read_too() -> None:
     asyncio.run(store.commit([Put(one, None, {}) for one in parts]))
     store.reads.clear()
 
-    def delete_all(found: Sequence[Snapshot], _: int) -> Decided[list[Ref]] | Read:
+    def delete_all(found: Sequence[Snapshot]) -> Decided[list[Ref]] | Read:
         if len(found) == 1:
             return Read(parts)
         return Decided([one.ref for one in found], [Delete(one.ref, one.version) for one in found if one.version])
@@ -204,7 +203,7 @@ def test_other_errors_are_raised_at_once() -> None:
         in_virtual_time(lambda: count(store, A_MINUTE))
     assert len(store.commits) == 1
 
-    def broken(_: Sequence[Snapshot], __: int) -> Decided[None]:
+    def broken(_: Sequence[Snapshot]) -> Decided[None]:
         raise AssertionError("a bug")
 
     with pytest.raises(AssertionError, match="a bug"):

@@ -172,14 +172,14 @@ class StoredLetters:
     async def _note_replay(self, ref: Ref, result: Result) -> None:
         """Record on the letter what a replay led to; it stays until it is purged or expires."""
 
-        def decide(found: Sequence[Snapshot], now: int) -> Decided[None]:
+        def decide(found: Sequence[Snapshot]) -> Decided[None]:
             (letter,) = found
             if letter.data is None:
                 return Decided(None)
             noted = {
                 **letter.data,
                 "replays": int(letter.data.get("replays", 0)) + 1,
-                "replayedAt": timestamps.to_datetime(now),
+                "replayedAt": timestamps.to_datetime(self._wall_clock()),
                 "replayOutcome": str(result.outcome),
                 "replayReason": result.reason,
                 "error": letter.data.get("error") if result.error is None else bounded_error(result.error),
@@ -191,7 +191,7 @@ class StoredLetters:
     async def purge(self, ref: Ref, wanted: LetterFilter = ALL_LETTERS) -> bool:
         """Delete a letter and its parts. False if there is none, or if `wanted` does not match it any more."""
 
-        def decide(found: Sequence[Snapshot], _: int) -> Decided[bool] | Read:
+        def decide(found: Sequence[Snapshot]) -> Decided[bool] | Read:
             head, *parts = found
             if head.data is None or not wanted.matches(head.data):
                 return Decided(False)
@@ -205,7 +205,7 @@ class StoredLetters:
         """The store is not ours to close."""
 
     async def _update(self, ref: Ref, decide: Decide[R]) -> R:
-        result = await update(self._store, [ref], decide, _BUDGET, wall_clock=self._wall_clock, jitter=self._jitter)
+        result = await update(self._store, [ref], decide, _BUDGET, jitter=self._jitter)
         if isinstance(result, Conflict):
             raise _restless(ref)
         return result

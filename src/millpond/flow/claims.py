@@ -55,9 +55,9 @@ class Claims:
         WriteRefused if the store will never take it.
         """
 
-        def decide_patch(found: Sequence[Snapshot], now: int) -> Decided[Applied | Refused]:
+        def decide_patch(found: Sequence[Snapshot]) -> Decided[Applied | Refused]:
             (run,) = found
-            decided = decide(run.data, now)
+            decided = decide(run.data, self._wall_clock())
             if isinstance(decided, Refused):
                 return Decided(decided)
             if run.data is None or run.version is None:
@@ -70,7 +70,6 @@ class Claims:
             [Ref(FLOW_RUNS, run_id)],
             decide_patch,
             Budget(seconds=budget_s, away=self._pauses),
-            wall_clock=self._wall_clock,
             jitter=self._jitter,
         )
         if isinstance(applied, Conflict):

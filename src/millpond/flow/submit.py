@@ -120,7 +120,7 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
 async def touch_run(store: Store, ref: Ref, at: dt.datetime) -> bool:
     """Change the run so that it is an event. False if it is gone, or another writer's change has just made one."""
 
-    def decide(found: Sequence[Snapshot], _: int) -> Decided[bool]:
+    def decide(found: Sequence[Snapshot]) -> Decided[bool]:
         (run,) = found
         if run.version is None:
             return Decided(False)

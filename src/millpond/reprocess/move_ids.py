@@ -128,7 +128,7 @@ class Mover:
             return MoveReport(ref, None, Moved.LEFT, _NOT_OLD)
         places = OldDocument(ref, new)
 
-        def decide(found: Sequence[Snapshot], _: int) -> Decided[MoveReport]:
+        def decide(found: Sequence[Snapshot]) -> Decided[MoveReport]:
             move = plan_move(view, *found)
             report = MoveReport(ref, new, move.outcome, move.why)
             return Decided(report, () if dry_run else move.writes)

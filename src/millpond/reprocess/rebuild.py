@@ -161,7 +161,7 @@ class RebuildRun:
         now = self._engine.wall_clock()
         waiting = [found for found in page if found.data is not None and not is_expired(found.data, now)]
 
-        def decide(live: Sequence[Snapshot], _: int) -> Decided[None]:
+        def decide(live: Sequence[Snapshot]) -> Decided[None]:
             puts = [
                 Put(mine.ref, mine.version, receipt)
                 for mine, theirs in zip(live, waiting, strict=True)
@@ -181,7 +181,7 @@ class RebuildRun:
         ref = Ref(REBUILDS, encode_id(self.view.name))
         mark = {"view": self.view.name, "rebuiltAt": timestamps.to_datetime(self._engine.wall_clock())}
 
-        def decide(found: Sequence[Snapshot], _: int) -> Decided[None]:
+        def decide(found: Sequence[Snapshot]) -> Decided[None]:
             return Decided(None, [Put(ref, found[0].version, mark)])
 
         if await update(self._store, [ref], decide, _BUDGET) is not None:

@@ -1,8 +1,8 @@
 """Read, decide, commit; on a conflict read again: the one optimistic loop over the store port.
 
-`decide` is pure and may be called several times, each time with what was just read. Every document that its
-decision rests on must be among its writes, or never change. The engine's committer has a loop of its own: it splits
-batches and works from a cache.
+`decide` does nothing but decide. It may be called several times, each time with what was just read. Every document
+that its decision rests on must be among its writes, or never change. The engine's committer has a loop of its own:
+it splits batches and works from a cache.
 
 What became of a commit is unknown after `Unavailable`. Without `Budget.away` the error is raised. With it the
 documents are read again, and `decide` must recognise what its own earlier commit did.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -65,13 +64,9 @@ class Read(NamedTuple):
     refs: Sequence[Ref]
 
 
-# Given what was read and the wall-clock time in microseconds.
-Decide = Callable[[Sequence[Snapshot], int], Decided[R] | Read]
+# Given what was read. One that depends on the time asks its caller's clock, in each try anew.
+Decide = Callable[[Sequence[Snapshot]], Decided[R] | Read]
 _JITTER = random.Random()  # noqa: S311 - spreads retries, no secret
-
-
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000
 
 
 async def update(
@@ -80,7 +75,6 @@ async def update(
     decide: Decide[R],
     budget: Budget,
     *,
-    wall_clock: Callable[[], int] = _wall_clock,
     jitter: random.Random = _JITTER,
     after_commit: Callable[[Sequence[Write]], None] = lambda _: None,
 ) -> R | Conflict:
@@ -92,7 +86,7 @@ async def update(
 
     async def attempt() -> R | Conflict:
         found = await store.read(refs)
-        while isinstance(decided := decide(found, wall_clock()), Read):
+        while isinstance(decided := decide(found), Read):
             found = [*found, *await store.read(decided.refs)]
         if not decided.writes:
             return decided.result
