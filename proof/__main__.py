@@ -1,6 +1,6 @@
-"""`make proof`: worlds, planted bugs, killed servers, mutated requests, memory, and what each came to.
+"""`make proof`: runs the simulated worlds, planted bugs, killed servers, mutated requests and memory attacks.
 
-Each part is a command of its own and says what it found as JSON; `report.py` makes sentences and figures of it.
+Each part is a separate command that prints its result as JSON; `report.py` turns it into sentences and figures.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _COLUMNS = (Column("part"), Column("what it came to"), Column("seconds", right=T
 
 
 class Part(NamedTuple):
-    """One command; `times` multiplies its size, and `tell` makes a sentence of what it found."""
+    """One command; `times` multiplies its size, and `summarise` turns its result into a sentence."""
 
     name: str
     command: Callable[[int], list[str]]
-    tell: Callable[[dict[str, Any]], str]
+    summarise: Callable[[dict[str, Any]], str]
 
 
 def _module(name: str, *words: str) -> list[str]:
@@ -36,16 +36,18 @@ PARTS = (
     Part(
         "worlds",
         lambda times: _module("millpond", "simulate", "--seeds", str(2_000 * times), "--require-rare"),
-        report.tell_worlds,
+        report.summarise_worlds,
     ),
-    Part("planted bugs", lambda _: _module("proof.mutants", "--shrink"), report.tell_bugs),
-    Part("killed servers", lambda times: _module("proof.kills", "--kills", str(100 * times)), report.tell_kills),
+    Part("planted bugs", lambda _: _module("proof.mutants", "--shrink"), report.summarise_bugs),
+    Part(
+        "killed servers", lambda times: _module("proof.kills", "--kills", str(100 * times)), report.summarise_kills
+    ),
     Part(
         "mutated requests",
         lambda times: _module("proof.fuzz", "--requests", str(20_000 * times)),
-        report.tell_requests,
+        report.summarise_requests,
     ),
-    Part("memory", lambda times: _module("proof.memory", "--scale", str(times)), report.tell_memory),
+    Part("memory", lambda times: _module("proof.memory", "--scale", str(times)), report.summarise_memory),
 )
 
 
@@ -58,7 +60,7 @@ def run(part: Part, times: int) -> Held:
         found: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
         return Held(part.name, f"ended with {done.returncode}, and no result", seconds, held=False, found={})
-    held = Held(part.name, part.tell(found), seconds, held=done.returncode == 0, found=found)
+    held = Held(part.name, part.summarise(found), seconds, held=done.returncode == 0, found=found)
     print_line(f"  {held.text} ({seconds} s)")
     if not held.held:
         print_line(done.stdout)

@@ -1,4 +1,4 @@
-"""How far a part of the proof is: a bar on a terminal, and elsewhere a plain line at every tenth."""
+"""Progress of a part of the proof: a bar on a terminal, elsewhere a plain line at every tenth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millpond.cli.output import Advance, progress
 
 
 @contextlib.contextmanager
-def told_progress(what: str, total: int) -> Iterator[Advance]:
+def show_progress(what: str, total: int) -> Iterator[Advance]:
     """`what` is counted: "kills", "requests"."""
     if sys.stderr.isatty():
         with progress(what, total) as advance:

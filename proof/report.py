@@ -1,6 +1,6 @@
-"""What the parts of the proof found: as sentences for people, and as the figures in `docs/guarantees.md`.
+"""Formats the results of the proof: as sentences, and as the figures in `docs/guarantees.md`.
 
-The page says nothing that was not measured: `python -m proof --write` puts the figures of its run there.
+The page holds measured figures only: `python -m proof --write` writes those of its run. Called by `__main__.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TESTED = "| planted bug | what is wrong | test that caught it |\n|---|---|---|\
 
 
 class Held(NamedTuple):
-    """One part, and whether everything held in it; `found` is what it said."""
+    """One part, and whether everything held in it; `found` is its JSON result."""
 
     part: str
     text: str
@@ -39,7 +39,7 @@ class Held(NamedTuple):
     found: dict[str, Any]
 
 
-def tell_worlds(found: dict[str, Any]) -> str:
+def summarise_worlds(found: dict[str, Any]) -> str:
     rare = found["rare"]
     broken = [f"seed {failure['seed']}: {failure['checker']}" for failure in found["failures"]]
     return ", ".join(
@@ -55,7 +55,7 @@ def tell_worlds(found: dict[str, Any]) -> str:
     )
 
 
-def tell_bugs(found: dict[str, Any]) -> str:
+def summarise_bugs(found: dict[str, Any]) -> str:
     caught = Counter(bug["by"] for bug in found["bugs"] if bug["caught"])
     most = max((bug["seeds"] or 0 for bug in found["bugs"]), default=0)
     return ", ".join(
@@ -67,7 +67,7 @@ def tell_bugs(found: dict[str, Any]) -> str:
     )
 
 
-def tell_kills(found: dict[str, Any]) -> str:
+def summarise_kills(found: dict[str, Any]) -> str:
     return ", ".join(
         [
             f"{found['kills']:,} kills",
@@ -80,7 +80,7 @@ def tell_kills(found: dict[str, Any]) -> str:
     )
 
 
-def tell_requests(found: dict[str, Any]) -> str:
+def summarise_requests(found: dict[str, Any]) -> str:
     return ", ".join(
         [
             f"{found['requests']:,} mutated requests",
@@ -92,7 +92,7 @@ def tell_requests(found: dict[str, Any]) -> str:
     )
 
 
-def tell_memory(found: dict[str, Any]) -> str:
+def summarise_memory(found: dict[str, Any]) -> str:
     attacks = found["attacks"]
     failed = [attack["attack"] for attack in attacks if not attack["held"]]
     return ", ".join(
@@ -140,6 +140,6 @@ def _bugs(results: Sequence[Held]) -> list[str]:
 
 
 def _linked(test: str) -> str:
-    """The name of a test as a link to its file; a parameter may hold what a table cannot."""
+    """The name of a test as a link to its file, without characters that a table cannot hold."""
     path, _, name = test.partition("::")
     return f"[{name.partition('[')[0]}](../{path})"

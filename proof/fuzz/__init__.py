@@ -1,1 +1,1 @@
-"""Mutated requests against a real server. `command.py` is the command; `run.py` sends and judges."""
+"""Mutated requests against a real server. `command.py` is the command; `run.py` sends and checks."""

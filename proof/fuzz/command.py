@@ -3,8 +3,8 @@
     python -m proof.fuzz --requests 20000 --seed 1        everything, and a table at the end
     python -m proof.fuzz --seed 1 --only 1234             one request again: what is sent, and what comes back
 
-Exit status 0 means that every answer was a documented one, that nothing which was rejected left a trace, and that
-the requests went deep enough to mean something.
+Exit status 0 means that every answer was documented, that no rejected request changed the store, and that the
+requests met enough of the documented answers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from proof.fuzz.requests import Request, make_request
 from proof.fuzz.run import Fault, Fuzz
 from proof.fuzz.target import millpond
 from proof.fuzz.wire import Wire
-from proof.progress import told_progress
+from proof.progress import show_progress
 
-# Below this many requests, chance decides what is met.
+# With fewer requests, the share of answers met depends on chance.
 FIGURES_FROM = 2_000
 ACCEPTED_SHARE = (0.2, 0.6)
-# Of the documented pairs of status and reason on the two paths; what a store, a token or a view's owner must do
-# wrong is out of reach here.
+# Of the documented pairs of status and reason on the two paths. Those that need a failing store, a bad token or a
+# faulty view cannot be reached here.
 REASONS_MIN = 45
 _SHOWN_CHARS = 2_000
 _FAULTS_SHOWN = 10
@@ -55,12 +55,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_many(folder: Path, seed: int, requests: int) -> dict[str, Any]:
-    """Start a server, fuzz it, and say what came of it."""
+    """Start a server, fuzz it, and return the report."""
     with millpond(folder) as server:
         fuzz = Fuzz(server, seed)
         began = time.monotonic()
         try:
-            with told_progress("requests", requests) as advance:
+            with show_progress("requests", requests) as advance:
                 fuzz.run(range(requests), advance)
         finally:
             fuzz.close()
@@ -70,7 +70,7 @@ def run_many(folder: Path, seed: int, requests: int) -> dict[str, Any]:
 
 def make_report(fuzz: Fuzz, seed: int, requests: int, seconds: float) -> dict[str, Any]:
     documented = fuzz.contract.reasons()
-    # Spoiled bytes may have asked another path, whose answers count for nothing here.
+    # Mutated bytes may name another path; its answers do not count.
     met = {path: sorted(fuzz.met[path] & documented[path]) for path in documented}
     faults = [_fault(fault, seed) for fault in fuzz.faults]
     if requests >= FIGURES_FROM:

@@ -1,4 +1,7 @@
-"""What an answer must be, taken from the server's own OpenAPI description, and what the description cannot say."""
+"""Checks answers against the server's own OpenAPI description, and against rules that a schema cannot express.
+
+Called by `run.py` for every answer.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from proof.fuzz.wire import Answer, Reply
 
 ACCEPTED = 200
 RETRIED = frozenset({429, 503})
-# A view of the examples has bugs, as views have; every other reason to try again would be a fault of the server.
+# One example view has a bug. Any other reason to retry is a fault of the server.
 _MAY_FAIL = frozenset({"view_error"})
 _HEADERS = {405: "allow", 429: "retry-after"}
 
 
-class Told(NamedTuple):
-    """What one answer said, for counting and for accounts."""
+class ParsedAnswer(NamedTuple):
+    """The fields of one answer, for the counts and the final comparison."""
 
     status: int
     reason: str
     outcome: str
-    # Whether the answer has the shape of a message's, and then whose.
+    # Whether the answer is about a message, and its id and topic.
     is_message: bool
     message_id: str
     topic: str
@@ -40,7 +43,7 @@ class Contract:
     def __init__(self, openapi: Mapping[str, Any]) -> None:
         self._openapi = openapi
         self._checks = {path: dict(self._of_path(path)) for path in (PUSH, EVENTS)}
-        # What a path that is not there is told, whichever it is.
+        # The documented answers of a path that does not exist.
         failure = {"$ref": "#/components/schemas/Failure"}
         self._anywhere = (frozenset({"not_found"}), self._validator(failure))
 
@@ -67,7 +70,7 @@ class Contract:
         return found
 
     def _words(self, schema: Any) -> Iterator[str]:
-        """The reasons a schema names. Words that views of one's own might add are none of ours."""
+        """The reasons a schema names, without those that users' views may add."""
         if isinstance(schema, list):
             for item in schema:
                 yield from self._words(item)
@@ -83,9 +86,9 @@ class Contract:
         whole = {"$schema": dialect, "components": self._openapi["components"], **schema}
         return jsonschema_rs.validator_for(whole)
 
-    def judge(self, request: Request, reply: Reply) -> tuple[list[Told], list[str]]:
-        """What the answers said, and everything that is wrong with them."""
-        told: list[Told] = []
+    def judge(self, request: Request, reply: Reply) -> tuple[list[ParsedAnswer], list[str]]:
+        """The parsed answers, and every fault of them."""
+        parsed: list[ParsedAnswer] = []
         faults: list[str] = [reply.trouble] if reply.trouble and request.framed else []
         if request.framed and not reply.answers and not faults:
             faults.append("no answer")
@@ -93,10 +96,10 @@ class Contract:
             found, wrong = self._judge_one(request, answer)
             faults += wrong
             if found is not None:
-                told.append(found)
-        return told, faults
+                parsed.append(found)
+        return parsed, faults
 
-    def _judge_one(self, request: Request, answer: Answer) -> tuple[Told | None, list[str]]:
+    def _judge_one(self, request: Request, answer: Answer) -> tuple[ParsedAnswer | None, list[str]]:
         shown = f"{answer.status} {answer.body[:300]!r}"
         try:
             body = json.loads(answer.body)
@@ -104,7 +107,8 @@ class Contract:
         except (ValueError, TypeError, KeyError, AttributeError):
             return None, [f"the answer is no JSON object with a reason: {shown}"]
         is_message = "messageId" in body
-        told = Told(answer.status, reason, outcome, is_message, body.get("messageId", ""), body.get("topic", ""))
+        message_id, topic = body.get("messageId", ""), body.get("topic", "")
+        parsed = ParsedAnswer(answer.status, reason, outcome, is_message, message_id, topic)
         faults = []
         if answer.status >= 500 and not (request.path == PUSH and answer.status == 503 and reason in _MAY_FAIL):
             faults.append(f"a server's fault: {shown}")
@@ -114,25 +118,25 @@ class Contract:
             faults.append(f"content type {answer.headers.get('content-type')!r}")
         if answer.status in _HEADERS and _HEADERS[answer.status] not in answer.headers:
             faults.append(f"{answer.status} without the header {_HEADERS[answer.status]}")
-        return told, faults + [f"{fault}: {shown}" for fault in _contradictions(answer.status, body)]
+        return parsed, faults + [f"{fault}: {shown}" for fault in _contradictions(answer.status, body)]
 
     def _is_documented(self, request: Request, status: int, reason: str, body: Any) -> bool:
         candidates = [self._checks[request.path].get(status)]
         if not request.framed:
-            # Spoiled bytes may name either path, or another.
+            # Mutated bytes may name either path, or another.
             candidates = [checks.get(status) for checks in self._checks.values()]
             candidates += [self._anywhere] if status == 404 else []
         return any(reason in found[0] and found[1].is_valid(body) for found in candidates if found is not None)
 
 
 def _contradictions(status: int, body: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema cannot say: the outcome and the status mean the same."""
+    """Faults that a schema cannot express, such as an outcome that contradicts the status."""
     outcome = body.get("outcome")
     if outcome is not None:
         if (outcome == "retry") != (status in RETRIED):
             yield "outcome and status do not agree"
         if ("error" in body) != (status != ACCEPTED):
-            yield "an error where it was accepted, or none where it was not"
+            yield "an error although it was accepted, or none although it was not"
     views = body.get("views", [])
     if views and (status != ACCEPTED or outcome not in {view["outcome"] for view in views}):
         yield "the views do not say what the answer says"

@@ -1,4 +1,7 @@
-"""What is in order: messages for every view, and events about flow runs, made from a random generator alone."""
+"""Valid messages for every view, and valid events about flow runs, made from a random generator alone.
+
+`requests.py` mutates them.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from tests.common import eventarc
 from tests.common.eventarc import FORMS, UPDATED, Sent, attributes, full_name
 
 SUBSCRIPTIONS = ("projects/fuzz/subscriptions/one", "projects/fuzz/subscriptions/two", "short", None)
-# Runs of each kind that the target holds before the first request, all of them at rest.
+# Runs of each kind that the target holds before the first request. None has a step that can run.
 RUNS_OF_A_KIND = 12
 _BEGAN = dt.datetime(2026, 1, 8, 12, tzinfo=dt.UTC)
 _PUBLISHED = _BEGAN + dt.timedelta(minutes=10)
-# A tally takes what is not older than its receipts, by the clock on the wall: so that requests do not depend on it.
+# In the future, because a tally refuses events older than its receipts: requests must not depend on the clock.
 _YET_TO_COME = dt.datetime(2150, 1, 8, 12, tzinfo=dt.UTC)
 
 
 class Message(NamedTuple):
-    """One message in order. `topic` is what its attribute says; None where its content tells."""
+    """One valid message. `topic` is its attribute; None if its content determines the topic."""
 
     message_id: str
     published: str
@@ -78,7 +81,7 @@ def _scan(rng: random.Random) -> dict[str, Any]:
     return {**fields, "status": rng.choice(("seen", "seen", "delivered"))}
 
 
-# Topic, event type (None where the view has none), and who makes its payload.
+# Topic, event type (None if the view has none), and the function that makes its payload.
 _TOPICS: tuple[tuple[str, str | None, Callable[[random.Random], dict[str, Any]]], ...] = (
     ("system.events", "system.event", _service),
     ("ingest-heartbeat", "ingest.heartbeat", _heartbeat),
@@ -92,7 +95,7 @@ _TOPICS: tuple[tuple[str, str | None, Callable[[random.Random], dict[str, Any]]]
 
 
 def good_message(rng: random.Random, number: int) -> Message:
-    """A message of this number; now and then one that repeats an earlier message, or an earlier event."""
+    """A message of this number; sometimes one that repeats an earlier message or event."""
     topic, event_type, make = rng.choice(_TOPICS)
     payload = make(rng)
     if rng.random() < 0.3:
@@ -112,7 +115,7 @@ def good_message(rng: random.Random, number: int) -> Message:
     again = rng.random() < 0.12
     return Message(
         f"m-{number - rng.randint(1, 60)}" if again and number > 60 else f"m-{number}",
-        # A view's bug is buried once its message is old, and none is old that is yet to come.
+        # A message that meets a view's bug is buried once it is old. One from the future never is, so both occur.
         _time(rng, _YET_TO_COME if make is _passage and rng.random() < 0.5 else _PUBLISHED),
         payload,
         None if known and rng.random() < 0.6 else topic,
@@ -130,14 +133,14 @@ def _step(status: str, step_type: str = "GREET", *depends_on: str) -> dict[str, 
 
 
 def prepared_runs() -> list[dict[str, Any]]:
-    """To submit before anything else: runs that end, and runs whose second step waits for ever."""
+    """Runs to submit first: some that end, and some whose second step waits for ever."""
     done = [{"runId": f"done-{n}", "steps": {"a": _step("READY")}} for n in range(RUNS_OF_A_KIND)]
     stuck = {"a": _step("READY", "BREAK"), "b": _step("READY", "GREET", "a")}
     return [*done, *({"runId": f"stuck-{n}", "steps": stuck} for n in range(RUNS_OF_A_KIND))]
 
 
 class Event(NamedTuple):
-    """One event in order: in which form, about which run, and the run as it shows it (None: it shows nothing)."""
+    """One valid event: its form, its run, and the run as it shows it (None if it shows none)."""
 
     form: str
     name: str
@@ -145,7 +148,7 @@ class Event(NamedTuple):
     run: dict[str, Any] | None
 
     def sent(self) -> Sent:
-        """With its fields in the order of their names: protobuf's own order differs from process to process."""
+        """Encoded with fields sorted by name: protobuf's own order differs between processes."""
         made = eventarc.message(self.run or {}, self.name)
         binary: bytes = made.SerializeToString(deterministic=True)
         plain = json.loads(json.dumps(json_format.MessageToDict(made), sort_keys=True))
@@ -162,7 +165,7 @@ class Event(NamedTuple):
 
 
 def _shown(rng: random.Random, stuck: bool) -> dict[str, Any]:
-    """A run as an event might show it; what the store holds is something else."""
+    """A run as an event might show it, which may differ from the stored run."""
     steps: Any = (
         {"a": _step("SUCCEEDED", "BREAK"), "b": _step("READY", "GREET", "a")} if stuck else {"a": _step("READY")}
     )

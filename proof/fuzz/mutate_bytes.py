@@ -1,4 +1,4 @@
-"""Ways to spoil bytes that know nothing of what the bytes mean, or only what protobuf, base64 and headers mean."""
+"""Mutations of bytes: without knowledge of their meaning, or with that of protobuf, base64 and headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 Spoil = Callable[[random.Random, bytes], bytes]
-# Hit more often than others: quotes, braces, what ends or escapes something, and the edges of what a byte can be.
+# Chosen more often: quotes, braces, terminators, escapes, and the smallest and greatest byte values.
 _TELLING = b'"{}[]:,\\ \n\r\t\x00\x7f\x80\xbf\xc0\xed\xff=+-_/0'
 
 
@@ -81,7 +81,7 @@ def splice(rng: random.Random, one: bytes, other: bytes) -> bytes:
 
 
 def spoiled_base64(rng: random.Random, data: bytes) -> str:
-    """Data as text that is nearly base64, or not at all; sometimes of something else."""
+    """Data as text that is almost base64 or not base64 at all, or is the base64 of other data."""
     text = base64.b64encode(data).decode()
     at = rng.randint(0, len(text))
     return rng.choice(
@@ -115,7 +115,7 @@ def varint(number: int) -> bytes:
 
 
 def _field(rng: random.Random) -> bytes:
-    """A field nobody knows, or one that everybody knows under another wire type."""
+    """An unknown field, or a known one with a different wire type."""
     tag = rng.choice((1, 2, 3, 4, 15, 16, 1_000, 2**29 - 1, 0)) << 3
     content = rng.randbytes(rng.choice((0, 1, 3, 20)))
     return rng.choice(
@@ -152,7 +152,7 @@ def _add_inside(rng: random.Random, data: bytes) -> bytes:
 
 
 def _deep(rng: random.Random, data: bytes) -> bytes:
-    """Maps within maps, further than anybody reads: `value.fields["a"].mapValue.fields["a"]…`."""
+    """Maps within maps, deeper than any reader accepts: `value.fields["a"].mapValue.fields["a"]…`."""
     inner = b"\x58\x00"
     for _ in range(rng.choice((18, 21, 48, 105))):
         entry = b"\x0a\x01a" + b"\x12" + varint(len(inner)) + inner
@@ -164,7 +164,7 @@ def _deep(rng: random.Random, data: bytes) -> bytes:
 
 
 def _moment(rng: random.Random, data: bytes) -> bytes:
-    """A time that no calendar has, as a field of the document."""
+    """An invalid timestamp, as a field of the document."""
     seconds = rng.choice((2**63 - 1, 253402300800, 2**64 - 62135596801, 0, 1767873600))
     time = b"\x08" + varint(seconds) + b"\x10" + varint(rng.choice((0, 999999999, 10**9, 2**64 - 1)))
     value = b"\x52" + varint(len(time)) + time
@@ -252,7 +252,7 @@ _FRAMING = frozenset({b"host", b"content-length", b"transfer-encoding", b"connec
 
 
 def spoil_headers(rng: random.Random, headers: Headers, times: int) -> Headers:
-    """Other values, missing ones, repeated ones, more of them. What frames the request stays as it is."""
+    """Changed, missing, repeated and additional headers. Those that frame the request do not change."""
     for _ in range(times):
         found = [index for index, (name, _) in enumerate(headers) if name not in _FRAMING]
         draw = rng.random()

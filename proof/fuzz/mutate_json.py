@@ -1,4 +1,4 @@
-"""JSON that need not be JSON: a tree that can hold a key twice and text no encoder writes, and ways to spoil it."""
+"""A JSON tree that may hold duplicate keys and invalid text, and mutations of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Raw(NamedTuple):
-    """Bytes that stand in the JSON as they are, where a value or a name should be."""
+    """Bytes written into the JSON unchanged, in place of a value or a name."""
 
     text: bytes
 
@@ -95,7 +95,7 @@ _TIMELY = ("time", "ts", "at", "attempt")
 
 
 class Place(NamedTuple):
-    """Where a value hangs: in an object or a list, at an index."""
+    """The position of a value: an index in an object or a list."""
 
     holder: Any
     at: int
@@ -128,7 +128,7 @@ def places(node: Any) -> Iterator[Place]:
 
 
 def odd_value(rng: random.Random, name: str = "") -> Any:
-    """Something that has no business here; where a time should be, often a strange time."""
+    """An unexpected value; in place of a time, often an unusual time."""
     if name.endswith(_TIMELY) and rng.random() < 0.7:
         return tree(rng.choice(ODD_TIMES))
     return tree(copy.deepcopy(rng.choice(rng.choice(_ANYTHING))))
@@ -196,7 +196,7 @@ _WAYS: tuple[Callable[[random.Random, Place, Any], None], ...] = (
 
 
 def spoil(rng: random.Random, root: Any, times: int) -> None:
-    """Change the tree in place, this many times, anywhere."""
+    """Mutate the tree in place, this many times, at random positions."""
     for _ in range(times):
         found = [*places(root)]
         if not found:

@@ -1,4 +1,4 @@
-"""Request number N of a seed, as bytes. Nothing else goes into it, so that any one can be sent again alone."""
+"""Makes request number N of a seed, as bytes. It depends on nothing else, so any request can be repeated alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EVENTS = "/events"
 _HOST = (b"host", b"127.0.0.1")
 _JSON = (b"content-type", b"application/json")
 MIB = 1024 * 1024
-# How often a request is changed, and by how much; nought leaves it in order.
+# How many mutations a request gets; 0 leaves it valid.
 _TIMES = (0, 1, 1, 1, 1, 2, 2, 3)
 
 
 class Request(NamedTuple):
-    """`framed`: its bytes are one request by the rules of HTTP, so that one answer is owed."""
+    """`framed`: its bytes are exactly one HTTP request, so the server must send one answer."""
 
     number: int
     kind: str
@@ -68,7 +68,7 @@ def _push(rng: random.Random, number: int, kind: str, body: bytes, spoiled_heade
 
 
 def _push_body(rng: random.Random, number: int, kind: str) -> Request:
-    """The envelope is spoiled, the message in it is not."""
+    """The envelope is mutated, the message in it is not."""
     message = good_message(rng, number)
     root = mutate_json.tree(_body_of(message, base64.b64encode(_encoded(message)).decode()))
     mutate_json.spoil(rng, root, rng.choice(_TIMES))
@@ -76,7 +76,7 @@ def _push_body(rng: random.Random, number: int, kind: str) -> Request:
 
 
 def _push_payload(rng: random.Random, number: int, kind: str) -> Request:
-    """The envelope is in order, the message in it is not."""
+    """The envelope is valid, the message in it is mutated."""
     message = good_message(rng, number)
     root = mutate_json.tree(message.payload)
     mutate_json.spoil(rng, root, rng.choice(_TIMES))
@@ -183,7 +183,7 @@ def _spoiled_data(rng: random.Random, form: str, sent: Sent) -> bytes:
 
 
 def _framed(rng: random.Random, path: str, headers: Headers, body: bytes) -> bytes:
-    """One request, nearly always a plain POST; now and then by another method, or in another way."""
+    """One request, mostly a plain POST; sometimes with another method or framing."""
     method = rng.choice(("GET", "PUT", "PATCH", "DELETE", "OPTIONS")) if rng.random() < 0.01 else "POST"
     way, version = rng.random(), "HTTP/1.1"
     if way < 0.06:
@@ -209,7 +209,7 @@ def _head(line: bytes, headers: Headers) -> bytes:
 
 
 def _not_http(rng: random.Random, number: int, kind: str) -> Request:
-    """Bytes that break the rules of HTTP, or say one thing and do another."""
+    """Bytes that violate HTTP, or whose headers contradict the body."""
     message = good_message(rng, number)
     path, body = rng.choice((PUSH, EVENTS)), _wrapped(message, _encoded(message))
     line, length = f"POST {path} HTTP/1.1".encode(), (b"content-length", b"%d" % len(body))
@@ -262,7 +262,7 @@ def _fence(path: str, headers: Headers, body: object) -> Request:
     return Request(-1, "fence", path, head + content)
 
 
-# In order, and always the same: one reads the store and changes nothing, the other is committed once.
+# Valid and always the same: one reads the store and changes nothing, the other is committed once.
 READ_FENCE = _fence(
     EVENTS,
     [(b"content-type", b"application/cloudevents+json")],

@@ -1,9 +1,9 @@
-"""The run: requests in groups, every answer judged, the store looked at after each group, the accounts at the end.
+"""The fuzz run: sends requests in groups, checks every answer, and the store after each group and at the end.
 
-What was rejected must have left no trace. A group of which nothing was accepted must leave the store's file as it
-was. Where something was accepted beside it, what was rejected is sent once more by itself, and then the same holds.
-At the end the event log must hold exactly the messages that were answered 200, the letters exactly those that were
-answered as poison, and the server's log one line for each answer.
+A rejected request must not change the store. If a group had no accepted request, the store's file must be
+unchanged. If it had some, the rejected ones are sent again alone, and the file must be unchanged after that. At the
+end the event log must hold exactly the messages answered 200, the letters exactly those answered as poison, and the
+server's log one line for each answer. Called by `command.py`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from proof.fuzz.contract import RETRIED, Contract, Told
+from proof.fuzz.contract import RETRIED, Contract, ParsedAnswer
 from proof.fuzz.requests import READ_FENCE, WRITE_FENCE, Request, make_request
 from proof.fuzz.target import State, Target
 from proof.fuzz.wire import Reply, Wire
 
 LANES = 16
 FLUNG_AT_ONCE = 16
-# Requests that are no HTTP are kept back, so that they can be sent together: they take longer.
+# Requests that are not HTTP are collected and sent together, because they take longer.
 _WINDOW = 400
 _FENCES = 3
 _LINES_S = 10.0
@@ -32,7 +32,7 @@ Send = Callable[[Sequence[Request]], Sent]
 
 
 class Fault(NamedTuple):
-    """Something that must not be, and the request it is about; None where it is about no single one."""
+    """A broken rule, and the request that broke it; None if no single request did."""
 
     text: str
     request: Request | None = None
@@ -52,8 +52,8 @@ class Fuzz:
         self.statuses: Counter[int] = Counter()
         self.met: dict[str, set[tuple[int, str]]] = {path: set() for path in self.contract.reasons()}
         self.accepted = self.rejected = self.unanswered = self.repeated = self.changed_by_rejected = 0
-        # Every answer there was, repeated ones too: for the accounts.
-        self._told: list[Told] = []
+        # Every answer, of repeated requests too, for the comparison at the end.
+        self._parsed: list[ParsedAnswer] = []
         self._lines_before = len(target.output)
 
     def run(self, numbers: Sequence[int], advance: Callable[[int], None] = lambda _: None) -> None:
@@ -65,7 +65,7 @@ class Fuzz:
             for group in _pieces([request for request in requests if not request.framed], FLUNG_AT_ONCE):
                 self._run_group(group, self._fling)
                 advance(len(group))
-        self._settle_accounts()
+        self._compare_all()
 
     def close(self) -> None:
         self._wire.close()
@@ -81,19 +81,19 @@ class Fuzz:
         rejected: list[Request] = []
         first: dict[int, list[tuple[int, str]]] = {}
         for request, reply in zip(group, replies, strict=True):
-            told = self._judge(request, reply)
+            parsed = self._judge(request, reply)
             self.kinds[request.kind] += 1
-            if any(found.is_accepted for found in told):
+            if any(found.is_accepted for found in parsed):
                 self.accepted += 1
                 continue
-            self.rejected += bool(told)
-            self.unanswered += not told
+            self.rejected += bool(parsed)
+            self.unanswered += not parsed
             rejected.append(request)
-            first[request.number] = [(found.status, found.reason) for found in told]
+            first[request.number] = [(found.status, found.reason) for found in parsed]
         if not changed or not rejected:
             return
         if len(rejected) < len(group):
-            # The accepted ones changed it, as they may; whether the others did shows when they come alone.
+            # The accepted requests may change the store. The rejected ones are sent again alone to check them.
             rejected = [one for one in rejected if not any(status in RETRIED for status, _ in first[one.number])]
             self._repeat(rejected, first, send)
         else:
@@ -117,76 +117,78 @@ class Fuzz:
                 self.faults.append(Fault(f"answered {first[request.number]}, and then {again}", request))
 
     def _find_culprit(self, group: Sequence[Request], send: Send) -> None:
-        """The store was changed although nothing was accepted: by which of these?"""
+        """Find the request that changed the store although none was accepted."""
         self.changed_by_rejected += 1
         self._state.has_changed()
         for request in group:
             self.repeated += 1
             (reply,), changed = send([request])
-            self._told += self.contract.judge(request, reply)[0]
+            self._parsed += self.contract.judge(request, reply)[0]
             if changed:
                 self.faults.append(Fault("rejected, and the state was changed", request))
                 return
         names = ", ".join(str(request.number) for request in group)
         self.faults.append(Fault(f"the state was changed by one of {names}, all rejected; not again when alone"))
 
-    def _judge(self, request: Request, reply: Reply) -> list[Told]:
-        told, faults = self.contract.judge(request, reply)
+    def _judge(self, request: Request, reply: Reply) -> list[ParsedAnswer]:
+        parsed, faults = self.contract.judge(request, reply)
         self.faults += [Fault(text, request) for text in faults]
-        for found in told:
+        for found in parsed:
             self.statuses[found.status] += 1
             self.met[request.path].add((found.status, found.reason))
-        self._told += told
-        return told
+        self._parsed += parsed
+        return parsed
 
     def _exchange(self, group: Sequence[Request]) -> Sent:
         replies = self._wire.exchange(group)
         return replies, self._state.has_changed()
 
     def _fling(self, group: Sequence[Request]) -> Sent:
-        """Bytes that may be owed no answer: what came by the time that others were answered is all that comes."""
+        """Send bytes that may get no answer. Waiting ends when valid requests sent later are answered."""
         flung = self._wire.fling(group)
         for _ in range(_FENCES):
-            self._put_up(READ_FENCE)
+            self._send_fence(READ_FENCE)
         done = flung.look()
         changed = self._state.has_changed()
         for _ in range(0 if done else _FENCES):
-            # What was accepted meanwhile is committed before, or with, a message that is sent now; and so on with
-            # what stood behind it on the same connection.
-            self._put_up(WRITE_FENCE)
+            # A message sent now is committed after, or with, everything accepted before it. The same holds for the
+            # next request on the same connection.
+            self._send_fence(WRITE_FENCE)
             flung.look()
         self._state.has_changed()
         return flung.replies(), changed
 
-    def _put_up(self, fence: Request) -> None:
-        told, faults = self.contract.judge(fence, self._wire.exchange([fence])[0])
-        self._told += told
+    def _send_fence(self, fence: Request) -> None:
+        parsed, faults = self.contract.judge(fence, self._wire.exchange([fence])[0])
+        self._parsed += parsed
         self.faults += [Fault(f"a request in order: {text}", fence) for text in faults]
 
-    # --- the accounts ---
+    # --- the comparison at the end ---
 
-    def _settle_accounts(self) -> None:
+    def _compare_all(self) -> None:
         if not self._target.is_alive():
             self.faults.append(Fault("the server has ended, or is not well"))
             return
-        messages = [told for told in self._told if told.is_accepted and told.is_message]
-        answered = {(told.message_id, told.topic) for told in messages}
+        messages = [parsed for parsed in self._parsed if parsed.is_accepted and parsed.is_message]
+        answered = {(parsed.message_id, parsed.topic) for parsed in messages}
         self._compare("event log", answered, self._state.logged())
-        poison = {told.message_id for told in messages if told.outcome == "poison"}
+        poison = {parsed.message_id for parsed in messages if parsed.outcome == "poison"}
         self._compare("letters", poison, self._state.buried())
         self._compare_lines()
 
-    def _compare(self, where: str, answered: set[T], stored: set[T]) -> None:
+    def _compare(self, place: str, answered: set[T], stored: set[T]) -> None:
         for text, found in (
-            (f"answered 200, and not in the {where}", answered - stored),
-            (f"in the {where}, and never answered 200", stored - answered),
+            (f"answered 200, and not in the {place}", answered - stored),
+            (f"in the {place}, and never answered 200", stored - answered),
         ):
             if found:
                 self.faults.append(Fault(f"{text}: {sorted(map(str, found))[:5]}"))
 
     def _compare_lines(self) -> None:
         """One line for each answer about a message, with its id, status and reason; and none about a bug."""
-        expected = Counter((told.message_id, told.status, told.reason) for told in self._told if told.is_message)
+        expected = Counter(
+            (found.message_id, found.status, found.reason) for found in self._parsed if found.is_message
+        )
         until = time.monotonic() + _LINES_S
         while True:
             found, bad = self._read_lines()

@@ -1,4 +1,4 @@
-"""The server that is fuzzed: started as a user would, with runs at rest, and its store seen from outside."""
+"""The server that is fuzzed, started as a user would, and its store's file, read from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REST_S = 20.0
 
 
 class Target(Protocol):
-    """What is fuzzed: a port, the file its state is in, and everything it printed."""
+    """A fuzz target: a port, the file that holds its state, and its output."""
 
     port: int
     store: Path
@@ -43,7 +43,7 @@ class MillpondServer(Server):
             "VIEWS": "turnstiles,parcels",
             "PYTHONPATH": os.pathsep.join([str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "BARS_MAX_BACKFILL_DAYS": "7",
-            # Nothing must expire while we look.
+            # Nothing may expire during the run.
             "TICK_HISTORY_TTL_DAYS": "36500",
             "ARTIFACTS_DIR": str(folder / "artifacts"),
         }
@@ -56,7 +56,7 @@ class MillpondServer(Server):
         return self.process.poll() is None and self.get("/health").status == 200
 
     def submit_runs(self) -> None:
-        """Store the runs that events will be about, and wait until nobody works on them any more."""
+        """Store the runs that events will be about, and wait until no step of them is running."""
         for run in prepared_runs():
             self.http.post("/api/flow-runs", json=run).raise_for_status()
         until = time.monotonic() + REST_S
@@ -78,7 +78,7 @@ def millpond(folder: Path) -> Iterator[MillpondServer]:
 
 
 class State:
-    """The store's file, read only, on a connection of our own."""
+    """The store's file, opened read-only on a separate connection."""
 
     def __init__(self, path: Path) -> None:
         self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -89,7 +89,7 @@ class State:
         self._connection.close()
 
     def has_changed(self) -> bool:
-        """Whether anybody has written to the file since we last asked. SQLite counts commits that write for us."""
+        """Whether another connection has written to the file since the last call, by SQLite's `data_version`."""
         seen, self._seen = self._seen, self._data_version()
         return seen != self._seen
 

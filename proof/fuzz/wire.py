@@ -1,4 +1,4 @@
-"""Requests as bytes on raw connections, several at once, and the answers as they came."""
+"""Sends requests as bytes on raw connections, several at once, and parses the answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from proof.fuzz.requests import Request
 
 HOST = "127.0.0.1"
-# Far more than any answer takes, far less than the 20 s after which a server gives up on half a request.
+# Far longer than any answer takes, and far less than the server's 20 s limit for an incomplete request.
 ANSWER_S = 10.0
 
 
 class Answer(NamedTuple):
-    """One answer, by the book: a status line, headers (lower-case names), Content-Length bytes."""
+    """One valid answer: a status line, headers (lower-case names), Content-Length bytes."""
 
     status: int
     headers: dict[str, str]
@@ -24,18 +24,18 @@ class Answer(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What came back for one request: its answers, and what was wrong with how they came; empty if nothing."""
+    """The answers to one request, and what was wrong with the transfer; empty if nothing."""
 
     answers: tuple[Answer, ...]
     trouble: str = ""
 
 
 class NotHttp(Exception):
-    """The server's bytes are no answer."""
+    """The server's bytes are not an HTTP answer."""
 
 
 class Connection:
-    """One keep-alive connection, made anew whenever the server has ended it."""
+    """One keep-alive connection, reopened after the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -47,12 +47,12 @@ class Connection:
             self._socket = socket.create_connection((HOST, self._port), timeout=ANSWER_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._received = b""
-        # A refusal may come, and the server stop reading, while we still send.
+        # The server may refuse the request and stop reading while we still send.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(raw)
 
     def one_answer(self, request: Request) -> Reply:
-        """The answer that is owed to a request that was sent."""
+        """Wait for the answer to a request that was sent."""
         try:
             answer = self._read_answer()
         except TimeoutError:
@@ -69,7 +69,7 @@ class Connection:
         return Reply((answer,))
 
     def answers_so_far(self) -> tuple[list[Answer], bool]:
-        """Answers that are there, without waiting, and whether the server has ended the connection."""
+        """Answers received so far, without waiting, and whether the server has closed the connection."""
         assert self._socket is not None
         ended = False
         while not ended and select.select([self._socket], [], [], 0)[0]:
@@ -100,7 +100,7 @@ class Connection:
             if not version.startswith("HTTP/1.") or not code.isdigit():
                 raise NotHttp(f"{head[:80]!r}")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-            # 100 Continue is on the way to an answer.
+            # 100 Continue is an interim answer; the final one follows.
             if int(code) >= 200:
                 break
         length = int(headers.get("content-length", "0"))
@@ -131,14 +131,14 @@ class Wire:
         self._lanes = [Connection(port) for _ in range(lanes)]
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Send all of these at once, each on its own connection, and take the one answer that each is owed."""
+        """Send all of these at once, each on its own connection, and take the one answer to each."""
         lanes = self._lanes[: len(requests)]
         for lane, request in zip(lanes, requests, strict=True):
             lane.send(request.raw)
         return [lane.one_answer(request) for lane, request in zip(lanes, requests, strict=True)]
 
     def fling(self, requests: Sequence[Request]) -> Flung:
-        """Send bytes that may be anything, each on a connection of its own."""
+        """Send arbitrary bytes, each on a connection of its own."""
         connections = [Connection(self._port) for _ in requests]
         for connection, request in zip(connections, requests, strict=True):
             connection.send(request.raw)
@@ -150,7 +150,7 @@ class Wire:
 
 
 class Flung:
-    """Bytes under way that may or may not be owed an answer."""
+    """Bytes that were sent and may get no answer."""
 
     def __init__(self, connections: Sequence[Connection]) -> None:
         self._connections = connections
@@ -159,7 +159,7 @@ class Flung:
         self._ended = [False] * len(connections)
 
     def look(self) -> bool:
-        """Take what is there by now; whether every connection was ended by the server."""
+        """Take what has arrived. Returns whether the server has closed every connection."""
         for index, connection in enumerate(self._connections):
             if self._ended[index]:
                 continue
@@ -172,7 +172,7 @@ class Flung:
         return all(self._ended)
 
     def replies(self) -> list[Reply]:
-        """What came back. Connections that are still open are closed: nobody will send the rest."""
+        """The replies so far. Open connections are closed: the rest of these requests is never sent."""
         for connection in self._connections:
             connection.close()
         return [

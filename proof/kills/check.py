@@ -1,7 +1,7 @@
-"""What must be true of a store whose server was killed. Reads the file itself, with nothing of Millpond's.
+"""Checks a store whose server was killed. Reads the file directly, and must not use Millpond's code.
 
-The log and the documents are of one commit, so after a kill every document must be the fold of exactly the
-messages that the log has; and every message that was answered 200 must be in the log.
+Log and documents are written in one commit, so after a kill every document must be the fold of exactly the messages
+in the log, and every message that was answered 200 must be in the log. Called by `run.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from proof.kills.fold import Fold, comparable
 from proof.kills.traffic import LETTER_PREFIX, WITH_RECEIPTS, Message
 
 LOST, WRONG, CHANGED = "lost", "wrong", "changed"
-# What a message may be answered when its effect, or a greater one, is there already.
+# Allowed outcomes of a message whose effect, or a greater one, is stored already.
 NOTHING_NEW = frozenset({"duplicate", "stale_ignored", "too_old_ignored"})
 _EVENTS = "SELECT seq, message_id, topic, outcome, body FROM events WHERE seq > ? ORDER BY seq"
-# Everything that re-sending may not change, byte by byte.
+# Everything that re-sending must not change, byte by byte.
 _CONTENT = """
     SELECT collection || '/' || id, version || ' ' || hex(body) FROM documents
     UNION ALL SELECT 'ops_dedupe/' || id, version || ' ' || hex(body) FROM receipts
@@ -32,14 +32,14 @@ _CONTENT = """
 
 
 class Fault(NamedTuple):
-    """One broken promise: of which kind, and where."""
+    """One broken promise: its kind, and a description."""
 
     kind: str
     text: str
 
 
 class StoreCheck:
-    """The checks of one store over many kills. What the log says is read once; it can only grow."""
+    """The checks of one store over many kills. Each log entry is read once, because the log only grows."""
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
@@ -49,11 +49,11 @@ class StoreCheck:
         self._last_seq = 0
 
     def check(self, path: Path, *, whole: bool = False) -> list[Fault]:
-        """Everything that is wrong with the store; documents that nothing new was logged for only where `whole`."""
+        """All faults of the store; with `whole` also in documents that no new log entry is about."""
         faults: list[Fault] = []
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            # Killed before the tables were made: then nothing can have been acknowledged.
+            # Killed before the tables were created: nothing can have been acknowledged.
             has_tables = connection.execute("PRAGMA user_version").get > 0
             news = self._read_log(connection, faults) if has_tables else []
             faults += self._missing()
@@ -118,13 +118,13 @@ class StoreCheck:
                 yield Fault(WRONG, f"the letter of {message.message_id} is not about it")
 
     def _wrong_totals(self, connection: apsw.Connection) -> Iterable[Fault]:
-        """What must be neither less nor more, whoever it belongs to."""
+        """Totals over the whole store, which must match exactly."""
         logged = [self._deliveries.messages[message_id] for message_id in self._logged]
         letters = sum(message.poison is not None for message in logged)
         expected = {
             "events": len(logged),
             "documents": len(self._fold.paths) + letters,
-            # A message and its copies share one.
+            # A message and its copies share one receipt.
             "receipts": len({m.event for m in logged if m.poison is None and m.topic in WITH_RECEIPTS}),
         }
         for table, number in expected.items():
@@ -152,7 +152,7 @@ def content_of(path: Path) -> dict[str, str]:
 
 
 def changes(before: dict[str, str], after: dict[str, str]) -> list[Fault]:
-    """What re-sending has changed, though everything was there already."""
+    """Changes made by re-sending, although everything was stored already."""
     return [
         Fault(CHANGED, f"{path} was changed by re-sending")
         for path in sorted(before.keys() | after.keys())
@@ -172,10 +172,10 @@ def surprises(messages: Iterable[Message], deliveries: Deliveries) -> list[Fault
 
 
 def _agree(answers: Sequence[Answer], logged: str, *, sure: bool) -> bool:
-    """Whether the answers to a message's deliveries can be, with what the log says about the first of them.
+    """Whether the answers to a message's deliveries are consistent with its log entry.
 
     `sure`: all deliveries were acknowledged, so one of the answers must be what was logged. Otherwise the logged
-    delivery may be one whose answer nobody heard.
+    delivery may be one whose answer was lost.
     """
     outcomes = [answer.outcome for answer in answers]
     if sure and logged not in outcomes:

@@ -1,4 +1,4 @@
-"""A client that keeps many requests under way until its server is killed, and how each was answered."""
+"""A client that keeps many requests in flight until its server is killed, and records each answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Deliveries:
     def __init__(self) -> None:
         self.messages: dict[str, Message] = {}
         self.answers: dict[str, list[Answer]] = {}
-        # Deliveries that were not acknowledged: without an answer, or answered with something else than 200.
+        # Deliveries that were not acknowledged: no answer, or an answer other than 200.
         self.unsettled: Counter[str] = Counter()
         self.sent = self.answered = self.unanswered = 0
 
@@ -49,7 +49,7 @@ class Deliveries:
 
     @property
     def unacknowledged(self) -> list[Message]:
-        """What a broker would send again."""
+        """The messages a broker would redeliver."""
         return [message for message_id, message in self.messages.items() if message_id not in self.answers]
 
 
@@ -63,7 +63,7 @@ class Load:
         self.begun = asyncio.Event()
 
     async def run(self, connections: int = CONNECTIONS) -> None:
-        """Come back when there is nothing more to send, or nobody to send it to."""
+        """Return when nothing is left to send, or the server is gone."""
         async with asyncio.TaskGroup() as group:
             for _ in range(connections):
                 group.create_task(self._connection())
@@ -92,7 +92,7 @@ class Load:
             async with asyncio.timeout(_ANSWER_S):
                 answer = await _read_answer(reader)
         except (OSError, EOFError):
-            # Killed while this request was under way: nobody knows what became of it.
+            # The server was killed while this request was in flight: its outcome is unknown.
             return False
         finally:
             self._deliveries.note_answer(message, answer)

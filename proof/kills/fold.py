@@ -1,4 +1,4 @@
-"""The documents that a set of messages must end in: sorted by their order and folded, without Millpond's help."""
+"""The documents that a set of messages must result in: sorted and folded, without Millpond's code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proof.kills.traffic import Effect, Message
 
 
 class Fold:
-    """Grows by messages, in whatever order; a document is what its greatest effects say."""
+    """Takes messages in any order; the greatest effects determine a document."""
 
     def __init__(self) -> None:
         self._effects: dict[str, dict[str, Effect]] = {}
@@ -41,7 +41,7 @@ class Fold:
 
 
 def comparable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored document without what only Millpond can know: its own clock, and the hash that names the event."""
+    """A stored document without fields that only Millpond knows: its clock, and the hash of the event."""
     found = {name: value for name, value in document.items() if name != "ingestedAt"}
     source = {name: value for name, value in found.get("source", {}).items() if name != "key"}
     if "stamps" in source:

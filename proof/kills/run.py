@@ -1,11 +1,11 @@
-"""Kill whole servers under load, again and again, and see that nothing acknowledged is lost.
+"""Kills servers under load, many times, and checks that nothing acknowledged is lost.
 
     .venv/bin/python -m proof.kills --kills 100 --seed 1
 
 A real `millpond serve` in a process group of its own gets requests on many connections, and SIGKILL at a random
 moment; a few get it while they start and recover. The store is checked as the kill left it (`check.py`), and the
 next server starts on it. After some kills everything is sent once more, and must change nothing; then a fresh store
-begins. Exit status 0 where every promise was kept and nine of ten kills met requests in flight.
+begins. Exit status 0 if every promise was kept and nine of ten kills met requests in flight.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from millpond.cli.output import Column, print_json, print_table
 from proof.kills.check import CHANGED, LOST, WRONG, Fault, StoreCheck, changes, content_of, surprises
 from proof.kills.client import Deliveries, Load
 from proof.kills.traffic import Message, Traffic
-from proof.progress import told_progress
+from proof.progress import show_progress
 from tests.common.process import Process
 from tests.common.server import SERVE, Server
 
 KILLS_PER_STORE = 25
 IN_FLIGHT_SHARE_MIN = 0.9
-# Requests flow for up to this long before the kill; and a server that is killed while it starts has this long.
+# The longest load before a kill, and the longest time before a kill during the start.
 LOAD_S = 0.5
 START_S = 0.4
-# The first request must be on its way by then.
+# The first request must be in flight by then.
 BEGIN_S = 30.0
 _FAULTS_SHOWN = 20
 
@@ -56,7 +56,7 @@ class Summary(msgspec.Struct):
     changed: int = 0
     seconds: float = 0.0
     passed: bool = False
-    # Where the store with the faults is.
+    # The path of the store with the faults.
     kept: str | None = None
     faults: list[str] = []
 
@@ -98,7 +98,7 @@ class Run:
 
 
 class _Store:
-    """The life of one store: servers come and go, the file stays."""
+    """One store and the servers that run on it, one after the other."""
 
     def __init__(self, folder: Path, traffic: Traffic, chance: random.Random, summary: Summary) -> None:
         self._folder = folder
@@ -108,7 +108,7 @@ class _Store:
         self._summary = summary
         self._deliveries = Deliveries()
         self._check = StoreCheck(self._deliveries)
-        # What was found by one check and would be found by the next again.
+        # Faults that were reported already, and that later checks would find again.
         self._known: set[Fault] = set()
 
     async def kill_under_load(self) -> None:
@@ -121,7 +121,7 @@ class _Store:
             unanswered = self._deliveries.unanswered
             _kill(server)
             await running
-        # Under way and never answered: an answer that was still in the pipe would not count.
+        # In flight and never answered: an answer that was still in the socket's buffer does not count.
         self._note_kill(in_flight=self._deliveries.unanswered > unanswered)
 
     async def kill_while_starting(self) -> None:
@@ -133,7 +133,7 @@ class _Store:
         self._note_kill(in_flight=False)
 
     async def resend(self) -> None:
-        """Deliver what was not acknowledged; then everything again, in no order, which must change nothing."""
+        """Deliver the unacknowledged messages, then all again in random order, which must change nothing."""
         with Server(self._folder) as server:
             await Load(server.port, iter(self._deliveries.unacknowledged), self._deliveries).run()
             self._note(self._check.check(self._file, whole=True))
@@ -153,7 +153,7 @@ class _Store:
         summary.unanswered += self._deliveries.unanswered
 
     def _broker(self) -> Iterator[Message]:
-        """What comes next: redeliveries of what was not acknowledged, of what was, and above all news."""
+        """The next messages: mostly new ones, and redeliveries of acknowledged and unacknowledged ones."""
         waiting = self._deliveries.unacknowledged
         self._random.shuffle(waiting)
         recent: list[Message] = []
@@ -200,7 +200,7 @@ def run_kills(
     kills_per_store: int = KILLS_PER_STORE,
     in_flight_share_min: float = IN_FLIGHT_SHARE_MIN,
 ) -> Summary:
-    """Kill so many servers in a folder of their own; the first faults end the run, and their store is kept."""
+    """Kill this many servers in a new folder. The first faults end the run, and their store is kept."""
     folder = Path(tempfile.mkdtemp(prefix="millpond-kills-"))
     run = Run(folder, seed, kills_per_store, in_flight_share_min)
     summary = uvloop.run(run.run(kills, advance))
@@ -248,7 +248,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of messages and moments (default 1)")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     options = parser.parse_args()
-    with told_progress("kills", options.kills) as advance:
+    with show_progress("kills", options.kills) as advance:
         summary = run_kills(options.kills, options.seed, advance)
     if options.json:
         print_json(summary)

@@ -1,8 +1,7 @@
-"""Seeded messages for the servers that are killed, each with the effect it must have, worked out without Millpond.
+"""Seeded messages for the servers that are killed, each with its expected effect, computed without Millpond's code.
 
-`Effect` says what a message sets in which document and where it stands in that document's order, as
-docs/ordering.md and the view's page describe it. Some messages are copies of others, some are late, some run
-ahead, and some are poison.
+`Effect` holds the fields that a message sets in a document and the message's place in that document's order, as
+docs/ordering.md and the view's page describe it. Some messages are copies, late, ahead of time, or poison.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Message(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """What can be published again: the payload, and how a copy of it comes out."""
+    """An event that can be republished: the payload, and the effects of a copy."""
 
     name: str
     topic: str
@@ -107,7 +106,7 @@ class Traffic:
         return Message(message_id, topic, f"poison-{self._count}", data, body, poison=reason)
 
     def _time(self) -> int:
-        """From few, so that ties are common. Now and then a clock runs ahead, or an event is old."""
+        """One of few times, so that ties are common. Sometimes ahead of the clock, sometimes old."""
         shift = self._random.choice((0,) * 16 + (2 * _SPREAD, -4 * _SPREAD))
         return self._now - self._random.randrange(0, 2 * _SPREAD, 5 * _SECOND) + shift
 
@@ -202,7 +201,7 @@ class Traffic:
 
         def effects(message_id: str, published: int) -> tuple[Effect, ...]:
             order = _order(time, None, published, message_id)
-            # The history shows the time that decides, which is publish time where the event's own is too far ahead.
+            # The history shows the time that orders it: publish time if the event's own is too far ahead.
             content = {**kept, "eventTime": to_datetime(order[0]), "expireAt": to_datetime(published + _TICKS_KEPT)}
             history = _effect(f"market_ticks/{name}", order, "market-ticks", content, {"order": "eventTime"})
             if time < published - _LATE:

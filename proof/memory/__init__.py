@@ -1,1 +1,1 @@
-"""A server under attack, and what its memory does. `attacks.py` are the attacks, `run.py` measures."""
+"""The memory of a server under attack. `attacks.py` has the attacks, `run.py` measures."""

@@ -1,6 +1,6 @@
-"""What a client does to a server's memory that no honest one does, and what a broker does with huge poison.
+"""Attacks on a server's memory: a malicious client's uploads, and a broker's deliveries of huge poison.
 
-Each attack is a generator of nothing: it yields between its steps, so that the memory can be looked at in between.
+Each attack is a generator that yields None between its steps, so that `run.py` can measure memory in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.common.server import Server
 
 MIB = 1024 * 1024
 BODY_BYTES = 14 * MIB
-# As large as a message of Pub/Sub's can be, in a push body of not quite 14 MiB.
+# The largest message of Pub/Sub, in a push body of almost 14 MiB.
 DATA_BYTES = 9_900_000
 _ANSWER_S = 60.0
 _PIECE = b" " * (256 * 1024)
@@ -47,7 +47,7 @@ def abort_uploads(server: Server, count: int) -> Iterator[None]:
 
 
 def abort_expecting(server: Server, count: int) -> Iterator[None]:
-    """The same on the way through the application, which a request with `Expect` takes."""
+    """The same through the ASGI application, which serves requests with `Expect`."""
     for _ in range(count):
         with connect(server) as opened, contextlib.suppress(OSError):
             opened.sendall(f"{_HEAD}expect: 100-continue\r\ncontent-length: {BODY_BYTES}\r\n\r\n".encode())
@@ -57,7 +57,7 @@ def abort_expecting(server: Server, count: int) -> Iterator[None]:
 
 
 def upload_at_once(server: Server, count: int) -> Iterator[None]:
-    """So many connections, each with a complete body of 14 MiB, all sending as fast as they are read from."""
+    """`count` connections, each with a complete body of 14 MiB, all sending as fast as the server reads."""
     message = push_bytes(b"x", message_id="at-once")
     head = f"{_HEAD}content-length: {BODY_BYTES}\r\n\r\n".encode()
     with contextlib.ExitStack() as stack:
@@ -76,7 +76,7 @@ def upload_at_once(server: Server, count: int) -> Iterator[None]:
                 except BlockingIOError:
                     continue
                 except OSError:
-                    # Refused and closed: that is an answer, too.
+                    # Refused and closed, which is a valid answer.
                     del left[connection]
                     continue
                 moved = True
@@ -92,7 +92,7 @@ def upload_at_once(server: Server, count: int) -> Iterator[None]:
 
 
 def push_poison(server: Server, count: int, *, cut: bool = False, native: bool = False) -> Iterator[None]:
-    """Messages no view knows, or no JSON, one after another; buried, or refused for the broker to keep."""
+    """Messages that no view takes, or that are no JSON, one after another; buried, or refused with 400."""
     status, reason = 400 if native else 200, "invalid_json" if cut else "unroutable_payload"
     for number, data in enumerate(payloads(count, cut=cut)):
         message_id = f"poison-{'cut' if cut else 'whole'}-{'native' if native else 'buried'}-{number}"
@@ -104,7 +104,7 @@ def push_poison(server: Server, count: int, *, cut: bool = False, native: bool =
 
 
 def replay_letters(server: Server, ids: Sequence[str]) -> Iterator[None]:
-    """Each letter tried again, which is as poisonous as before."""
+    """Replay each letter, which is poison again."""
     for key in ids:
         answer = server.http.post(f"/api/letters/{key}/replay", timeout=_ANSWER_S, json={})
         if answer.json()["outcome"] != "poison":
@@ -113,7 +113,7 @@ def replay_letters(server: Server, ids: Sequence[str]) -> Iterator[None]:
 
 
 def preview_letters(server: Server, ids: Sequence[str]) -> Iterator[None]:
-    """What a replay of each would change, which is nothing."""
+    """Preview the replay of each letter, which changes nothing."""
     for key in ids:
         answer = server.http.post("/api/letters/preview", json={"ids": [key]}, timeout=_ANSWER_S)
         if answer.status_code != 200:
@@ -129,7 +129,7 @@ def letter_ids(server: Server, count: int) -> list[str]:
 
 
 def payloads(count: int, *, cut: bool) -> Iterator[bytes]:
-    """Payloads that compression makes little of, each different from the one before."""
+    """Payloads that do not compress well, each different from the one before."""
     text = random.Random(7).randbytes(DATA_BYTES // 2 - 50).hex().encode()
     for number in range(count):
         yield b'{"what is this": "%d %s"%s' % (number, text, b"" if cut else b"}")

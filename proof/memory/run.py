@@ -1,6 +1,6 @@
-"""`make proof`, part memory: what a server's resident memory does under attack, on its default settings.
+"""`make proof`, part memory: measures a server's resident memory under attack, on its default settings.
 
-All attacks meet the same server, one after the other. Its memory must never exceed PEAK_MIB, and after each attack
+All attacks hit the same server, one after the other. Its memory must never exceed PEAK_MIB, and after each attack
 it must be back within GROWTH_MIB of what it was at the start, within TRAFFIC_S of ordinary traffic.
 """
 
@@ -123,7 +123,7 @@ def attack_guarded(folder: Path, scale: float) -> Iterator[Measured]:
 
 
 def warm_up(server: Server, headers: dict[str, str]) -> float:
-    """Its memory once it has seen ordinary traffic."""
+    """The server's memory after some ordinary traffic."""
     for number in range(_WARM):
         send_ordinary(server, number, headers)
     return Memory(server.process.pid).now()

@@ -1,4 +1,4 @@
-"""Bugs in what the simulation runs: a promise must be found broken within so many seeds."""
+"""Bugs in code that the simulation runs: a check must fail within a given number of seeds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Bugs in what the simulation does not run: the tests that the patch names must fail with it, and pass without it.
+"""Bugs in code that the simulation does not run: the tests that the patch names must fail with it, pass without it.
 
-Only a test that failed has caught something. An error before the test (a module that cannot be imported, a server
-that does not start, a fixture) says nothing about what the test asserts, and a test that was skipped says nothing
-at all.
+Only a failed test has caught a bug. An error before the test (a failed import, a server that does not start, a
+fixture) does not count, and neither does a skipped test. Called by `run.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from proof.mutants.planted import ROOT, Bug, Verdict, environment
 
 TESTS = "tests"
 _TIMEOUT_S = 120
-# For pytest to end the servers it started, once it is told to stop.
+# Time for pytest to stop the servers it started, after SIGTERM.
 _ENDING_S = 20
 _OPTIONS = ("-x", "-q", "-rfE", "--no-header", "--tb=no", "-p", "no:cacheprovider")
 # Exit codes of pytest.
@@ -85,7 +84,7 @@ class Suites:
 
 def run_tests(tests: tuple[str, ...], source: Path) -> Run:
     command = [sys.executable, "-m", "pytest", *_OPTIONS, *tests]
-    # What plugins other tests need, such as schemathesis, takes longer to import than most of these take to run.
+    # Importing the plugins of other tests, such as schemathesis, takes longer than most of these tests.
     env = {**environment(source), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -5,8 +5,8 @@
 
     --- a/src/millpond/…
 
-It is applied to a copy of `src/`, never to the tree itself. One that no longer applies fails: a change that moves
-the code moves the bug along.
+A patch is applied to a copy of `src/`, never to the tree itself. A patch that no longer applies fails: a change
+that moves the code must also move the bug.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Bug(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a bug. `checker` is the promise or the test that caught it, or why it was not caught.
+    """The result for one bug. `checker` is the promise or the test that caught it, or why it was not caught.
 
-    Of the simulation: `seeds` it took, and `messages` left in the smallest world that shows it, if that was asked
-    for. `command` shows the failure again.
+    For the simulation: `seeds` it took, and with --shrink the `messages` of the smallest world that shows it.
+    `command` reproduces the failure.
     """
 
     bug: str
@@ -65,7 +65,7 @@ def bugs(names: Sequence[str] = ()) -> list[Bug]:
 
 
 def plant(bug: Bug, folder: Path) -> Path:
-    """A copy of the source with the bug in it; what to put in front of PYTHONPATH. Raises ValueError."""
+    """Copy the source and plant the bug. Returns the path to put first in PYTHONPATH. Raises ValueError."""
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     applied = subprocess.run(
         ["git", "apply", "-p1", str(bug.patch)], cwd=folder, capture_output=True, text=True, check=False
@@ -76,5 +76,5 @@ def plant(bug: Bug, folder: Path) -> Path:
 
 
 def environment(source: Path) -> dict[str, str]:
-    """For a process, and those it starts, that are to run this source."""
+    """The environment of a process that runs this source, as do the processes it starts."""
     return {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}

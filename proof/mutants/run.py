@@ -1,4 +1,4 @@
-"""`make mutants`: tests the tester. Each planted bug must be caught, by the simulation or by the tests it names."""
+"""`make mutants`: each planted bug must be caught, by the simulation or by the tests its patch names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args(argv)
     began = time.monotonic()
-    # Those for tests first: one of them waits for half a minute, beside which the simulation works.
+    # Bugs for tests first: one of them waits for half a minute, while the simulation uses the other cores.
     found = sorted(bugs(args.bugs), key=lambda bug: not bug.tests)
     verdicts: list[Verdict] = []
     with progress("Planted bugs", len(found)) as advance:

@@ -5,8 +5,8 @@
 
     functions-framework --target flow_worker --source main.py
 
-The same decoder, worker and log lines as `POST /events` of `millpond serve`. An event that must come again is
-answered 503, one that makes no sense 400 or 415, everything else 200.
+It uses the decoder, worker and log lines of `POST /events` of `millpond serve`. An event that must be redelivered
+is answered 503, an unreadable one 400 or 415, and every other one 200.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from millpond.stores.sqlite.lock import StoreLock
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 
-# A wrong setting ends the start with one line, not every event with another.
+# A wrong setting stops the start with one line, instead of failing every event.
 _SETTINGS = settings_module.load()
 _WATCH_S = 0.2
 
 
 class _Host:
-    """A worker on an event loop in a thread of its own: the framework's functions are not coroutines.
+    """A worker on an event loop in its own thread, because the framework's functions are not coroutines.
 
-    Made with the first event, because the framework's server forks before it serves.
+    Created with the first event, because the framework's server forks before it serves.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class _Host:
         threading.Thread(target=self._loop.run_forever, name="millpond", daemon=True).start()
         self._store, self.flow = self._run(self._open(settings))
         self._watching = asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
-        # Before the threads that stores work in are shut down, which is before ordinary exit functions run.
+        # Runs before the stores' threads are shut down, which is earlier than ordinary exit functions run.
         getattr(threading, "_register_atexit", atexit.register)(self.close)
 
     async def _open(self, settings: Settings) -> tuple[Any, Flow]:
@@ -67,8 +67,8 @@ class _Host:
         return store, flow
 
     async def _watch(self) -> None:
-        """Give steps back when the server is told to stop: it would wait for them longer than it has."""
-        while not _is_leaving():  # noqa: ASYNC110 - it tells nobody
+        """Give steps back once the server is stopping: waiting for them would exceed its grace period."""
+        while not _is_leaving():  # noqa: ASYNC110 - gunicorn offers no event to wait for
             await asyncio.sleep(_WATCH_S)
         await self.flow.drain()
 
@@ -77,7 +77,7 @@ class _Host:
         return result
 
     def close(self) -> None:
-        """Give back what is not done."""
+        """Give back unfinished steps, and close the store."""
         with contextlib.suppress(TimeoutError):
             self._run(self._close(), timeout_s=3 * GRACE_S)
         self.log.close()
@@ -94,7 +94,7 @@ class _Host:
 
 
 def _is_leaving() -> bool:
-    """Whether gunicorn, which serves the framework, has been told to stop."""
+    """Whether gunicorn, which serves the framework, is stopping."""
     worker = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return getattr(worker, "alive", True) is False
 
@@ -104,7 +104,7 @@ _opening = threading.Lock()
 
 
 def _opened() -> _Host:
-    global _host  # noqa: PLW0603 - the framework gives a function nowhere else to keep anything
+    global _host  # noqa: PLW0603 - the framework offers a function no other place for state
     with _opening:
         if _host is None:
             _host = _Host(_SETTINGS)
@@ -115,7 +115,7 @@ def _opened() -> _Host:
 def flow_worker(_: Any) -> None:
     """Work on one step of the flow run that was updated.
 
-    The request is taken as it came: the framework's own event leaves escapes in its attributes.
+    The raw request is decoded: the framework's own event object leaves escapes in its attributes.
     """
     host = _opened()
     request = flask.request

@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Behave, str]] = {
         once(5, lambda _, path: Said(405, refusal(path, reason="method_not_allowed"))),
         "405 without the header allow",
     ),
-    "rejected with 200": (on_push(lambda _: Said(200, refusal(PUSH))), "an error where it was accepted"),
+    "rejected with 200": (on_push(lambda _: Said(200, refusal(PUSH))), "an error although it was accepted"),
     "a retry with 400": (once(5, lambda _, path: Said(400, refusal(path, outcome="retry"))), "do not agree"),
     "applied nowhere": (on_push(lambda _: Said(200, {**APPLIED, "messageId": "", "views": []})), "and nowhere"),
     "views that say something else": (

@@ -1,7 +1,7 @@
-"""Bar documents → bars, and minutes → longer bars. Pure.
+"""Bar documents → bars, and one-minute bars → longer bars. Pure. Called by `sources.py` and `find.py`.
 
-Documents are taken as they come: prices are numbers or decimals written as text, and what an earlier consumer
-wrote may lack fields. A minute that cannot be drawn is counted, never guessed.
+Prices may be numbers or decimal text, and documents of an earlier consumer may lack fields. A minute that cannot be
+drawn is counted; its values are never guessed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from millpond import Document, InvalidEvent
 from millpond.charts import times
 
-# From here on a float has no digits left for cents, nor an axis room for the number.
+# Larger numbers leave a float no digits for cents, and do not fit on the axis.
 _NUMBER_MAX = 1e15
 
 
 class Bar(NamedTuple):
-    """`start` in microseconds; `volume` is None where nobody said."""
+    """`start` in microseconds; `volume` is None if the document has none."""
 
     start: int
     open: float
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 class Minute(NamedTuple):
-    """What a document says: `bar` is None where it cannot be drawn."""
+    """What a document says: `bar` is None if it cannot be drawn."""
 
     start: int
     bar: Bar | None
@@ -51,7 +51,7 @@ def minute_of(document: Document) -> int | None:
 
 
 def bar_of(document: Document, start: int) -> Bar | None:
-    """The bar in a document, or None where a price is missing, is no number, or high is below low."""
+    """The bar in a document, or None if a price is missing or no number, or high is below low."""
     prices = [_number(document.get(name)) for name in ("open", "high", "low", "close")]
     volume = _number(document.get("volume"))
     if volume is not None and volume < 0:
@@ -65,7 +65,7 @@ def bar_of(document: Document, start: int) -> Bar | None:
 class BarFold:
     """Minutes folded into bars of `step` microseconds, whose starts are multiples of it in UTC.
 
-    The minutes of one bar must be added in their order; the bars may come in any.
+    The minutes of one bar must be added in time order; the bars may come in any order.
     """
 
     def __init__(self, step: int) -> None:
@@ -86,7 +86,7 @@ class BarFold:
 
     def first(self, count: int) -> Found:
         bars = self._sorted()[:count]
-        # Where there are fewer, a minute that was skipped would have been among them wherever it lies.
+        # With fewer bars than asked for, every skipped minute belongs to the result.
         end = bars[-1].start + self._step if len(bars) == count else math.inf
         return Found(bars, sum(1 for start in self._skipped if start < end))
 

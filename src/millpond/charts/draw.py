@@ -1,7 +1,7 @@
-"""The picture: candles, volume, axes, as a PNG. The only module that imports matplotlib.
+"""Draws a chart (candles, volume, axes) as a PNG. The only module that imports matplotlib.
 
-Several charts are drawn at once in threads, so nothing here touches what matplotlib shares: no pyplot, no rcParams.
-The same chart gives the same bytes each time. Where things go is `layout.py`'s business.
+Threads draw several charts at once, so this module never uses matplotlib's global state (pyplot, rcParams). The
+same chart gives the same bytes each time. `layout.py` computes positions. Called by `step.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DPI = 100
 _HEIGHT_PX = 720
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 28, 78, 58
 _PANELS_GAP_PX, _VOLUME_PX = 12, 110
-# A digit of the label font, and no other character of a number is wider.
+# The width of a digit in the label font. No other character of a number is wider.
 _DIGIT_PX = 8
 _LABEL_PX, _SMALL_PX, _TITLE_PX = 12, 11, 21
 _SYMBOL_CHARS_MAX = 32
@@ -65,7 +65,7 @@ def draw(chart: Chart) -> Picture:
     """The chart as PNG bytes."""
     canvas = _Page(chart).canvas
     canvas.draw()
-    # Through Pillow, because matplotlib would put its version into the file, and an alpha channel nobody needs.
+    # Through Pillow: matplotlib would write its version and an unused alpha channel into the file.
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
@@ -73,7 +73,7 @@ def draw(chart: Chart) -> Picture:
 
 
 def figure_of(chart: Chart) -> Figure:
-    """The chart before it is made of pixels, to be measured."""
+    """The chart as a matplotlib figure, before it is rendered; tests measure it."""
     return _Page(chart).figure
 
 
@@ -99,7 +99,7 @@ class _Page:
         self.edge_px: float = _LEFT_PX + self.layout.plot_px
         self.width_px = self.edge_px + right_px
         self.figure = Figure(figsize=(self.width_px / _DPI, _HEIGHT_PX / _DPI), dpi=_DPI, facecolor=self.look.paper)
-        # matplotlib gives its canvas no types.
+        # matplotlib's canvas is untyped.
         self.canvas: Any = FigureCanvasAgg(self.figure)
         self._times()
         self._prices(prices, close)
@@ -125,7 +125,7 @@ class _Page:
         box = {"boxstyle": "square,pad=0.32", "facecolor": colour, "edgecolor": "none"}
         self._write(self.edge_px + 8, close_y, close, colour=self.look.paper, bold=True, va="center", bbox=box)
         for tick, text in zip(self.scale.ticks, texts, strict=True):
-            # The last close stands in for a tick beside it.
+            # The label of the last close replaces that of a tick beside it.
             if abs(self._price_y(tick) - close_y) > 22:
                 self._write(self.edge_px + 8, self._price_y(tick), text, va="center")
 
@@ -142,7 +142,7 @@ class _Page:
 
     def _candles(self, panel: Axes) -> None:
         colours = [self._colour(bar) for bar in self.bars]
-        # A body of no height is still a line, two pixels thick.
+        # A body without height is drawn as a line two pixels thick.
         thin = (self.scale.high - self.scale.low) / self.price_px
         wicks = [(bar.low, bar.high) for bar in self.bars]
         bodies = []
@@ -191,7 +191,7 @@ class _Page:
         self._summary(y, left_px=self._extent(timeframe).x1 + 20)
 
     def _summary(self, y: float, left_px: float) -> None:
-        """The window as one bar, at the right of the title; its change alone where there is no room for more."""
+        """The window as one bar, at the right of the title; only its change if there is no room for more."""
         whole = self.whole
         right = self.edge_px
         change = labels.change_text(whole.open, whole.close)
@@ -216,7 +216,7 @@ class _Page:
         grid: dict[str, Any] = {"colors": look.grid, "linewidth": _points(1), "snap": True, "zorder": 1}
         panel.hlines([tick for tick in scale.ticks if scale.low < tick < scale.high], 0, width, **grid)
         panel.vlines(self.tick_xs, scale.low, scale.high, **grid)
-        # A pixel of paper stays between a break and the candle before it.
+        # One pixel of background stays between a break and the candle before it.
         spans = [(gap.left + 1, gap.right - gap.left - 1) for gap in self.layout.breaks]
         panel.broken_barh(spans, (scale.low, scale.high - scale.low), facecolor=look.shade, linewidth=0, zorder=1.2)
         return panel
@@ -239,7 +239,7 @@ class _Page:
             fontproperties=_font(bold=bold),
             fontsize=_points(px),
             color=colour or self.look.ink,
-            # A symbol may hold dollar signs.
+            # A symbol may hold dollar signs, which matplotlib would read as mathematics.
             parse_math=False,
             usetex=False,
             **more,
@@ -271,7 +271,7 @@ def _is_up(bar: Bar) -> bool:
 
 
 def _body_px(slot_px: float) -> float:
-    """An odd number, so that the wick is in the middle, with air between neighbours where there is room."""
+    """An odd number, so that the wick is centred, with space between neighbours if the slot is wide enough."""
     if slot_px < 4:
         return max(1, int(slot_px) - 1)
     return (int(slot_px * 0.78) - 1) // 2 * 2 + 1
@@ -283,7 +283,7 @@ def _points(px: float) -> float:
 
 @functools.cache
 def _font(*, bold: bool) -> FontProperties:
-    """The font matplotlib brings along: the same on every machine."""
+    """The font that matplotlib ships: the same on every machine."""
     return FontProperties(fname=_font_file(bold=bold))
 
 

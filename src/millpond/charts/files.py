@@ -1,6 +1,7 @@
-"""The files of a step: their names, writing them so that nobody ever sees half of one, and the manifest.
+"""The files of a chart step: their names, atomic writing, and the manifest. Called by `step.py`.
 
-A name depends on the request alone, so a step that is done again replaces its files.
+A reader never sees a partly written file. A name depends on the request alone, so a repeated step replaces its
+files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _TEMPORARY = ".tmp"
 
 
 def file_name(request: Request, symbol: str) -> str:
-    """`01-SPY-5m.png`: safe on every file system, and distinct by its number however little of the rest is left."""
+    """`01-SPY-5m.png`: safe on every file system. The number keeps names distinct."""
     parts = [f"{request.index:02d}", _safe(symbol), request.timeframe]
     if request.template:
         parts.append(_safe(request.template))
@@ -35,7 +36,7 @@ def file_name(request: Request, symbol: str) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """The step's folder, without what an attempt that crashed left half written."""
+    """Create the step's folder, and remove partly written files of a crashed attempt."""
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(f".*{_TEMPORARY}"):
@@ -43,8 +44,8 @@ def make_folder(folder: Path) -> None:
 
 
 def publish(folder: Path, name: str, content: bytes) -> None:
-    """The file appears whole, and is still there after a power cut."""
-    # Not one name for all: a worker that lost its claim may still be writing.
+    """Write the file atomically and durably: it survives a power cut."""
+    # A temporary name of its own: a worker that lost its claim may still be writing.
     temporary = folder / f".{name}.{secrets.token_hex(4)}{_TEMPORARY}"
     with _writable(folder):
         try:
@@ -61,7 +62,7 @@ def publish(folder: Path, name: str, content: bytes) -> None:
 
 
 def manifest(head: Mapping[str, Any], items: list[dict[str, Any]], failures: list[ChartFailure]) -> bytes:
-    """What was asked, what is there and what is not, as JSON."""
+    """The request, the charts drawn and the failures, as JSON."""
     content = {"schemaVersion": SCHEMA_VERSION, **head, "items": items, "failures": [_failure(f) for f in failures]}
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -89,7 +90,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems have no such thing for folders, and need none.
+        # Some network file systems cannot sync folders, and do not need it.
         if error.errno not in {errno.EINVAL, errno.ENOTSUP}:
             raise
     finally:

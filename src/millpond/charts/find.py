@@ -1,6 +1,6 @@
-"""The bars a request asks for: those of a window, the first so many from there, the last so many up to there.
+"""Finds the bars a request asks for: all of a window, the first N from a time, or the last N before a time.
 
-Stores give documents by ascending id only, so the last bars are looked for in windows that grow.
+Stores list documents by ascending id only, so the last bars are searched in windows that grow. Called by `step.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from millpond.charts.request import BARS_DEFAULT, Request
 from millpond.charts.sources import PAGE_DOCUMENTS, BarSource
 from millpond.charts.times import DAY_US, MINUTE_US
 
-# How far away a bar may be and still be one of "the last".
+# How far back the search for the last bars goes.
 REACH_US = 400 * DAY_US
 
 
@@ -22,7 +22,7 @@ async def find_bars(source: BarSource, request: Request, now: int) -> Found:
         return await between(source, request.start, request.end, request.step)
     if request.start is not None:
         return await first(source, request.start, request.step, BARS_DEFAULT)
-    # The bar that is still growing counts.
+    # The bar of the current time counts, though it may still change.
     end = now - now % request.step + request.step if request.end is None else request.end
     return await last(source, end, request.step, BARS_DEFAULT)
 
@@ -37,7 +37,7 @@ async def between(source: BarSource, start: int, end: int, step: int) -> Found:
 async def first(source: BarSource, start: int, step: int, count: int) -> Found:
     """The first `count` bars from `start` on."""
     fold = BarFold(step)
-    # One minute more than they can have: where it belongs to the next bar, the last one is known to be whole.
+    # One minute more than these bars can hold: if it belongs to the next bar, the last one is complete.
     limit = min(PAGE_DOCUMENTS, count * step // MINUTE_US + 1)
     async with aclosing(source.pages(start, start + REACH_US, limit)) as pages:
         async for page in pages:
@@ -61,10 +61,10 @@ async def last(source: BarSource, end: int, step: int, count: int) -> Found:
 
 
 async def _newest(source: BarSource, end: int, span: int, oldest: int) -> int:
-    """The upper end of a window of `span` that holds the newest document; `oldest` where there is none.
+    """The upper end of a window of `span` that holds the newest document; `oldest` if there is none.
 
-    One document at a time: first windows that double until one is not empty, then its halves. Reading such a wide
-    window whole, on a Monday morning say, would cost ten times as much.
+    Each probe reads one document: windows double until one is not empty, then that window is halved. After a
+    weekend, reading the wide window whole would cost ten times as much.
     """
     upper, width, is_inside = end, span, False
     while upper > oldest:
@@ -74,7 +74,7 @@ async def _newest(source: BarSource, end: int, span: int, oldest: int) -> int:
             is_inside, width = True, width // 2
         else:
             upper -= width
-            # Where the newer half is empty, it is in the older one.
+            # If the newer half is empty, the document is in the older one.
             width = max(span, width // 2) if is_inside else width * 2
     return oldest
 

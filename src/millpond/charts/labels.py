@@ -1,4 +1,4 @@
-"""What is written on a chart: prices, volumes, times, lengths of gaps. Pure, and the same in every locale."""
+"""The texts on a chart: prices, volumes, times, gap lengths. Pure, and independent of the locale."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _BOX = "\N{WHITE SQUARE}"
 
 
 def price_text(value: float, decimals: int) -> str:
-    """With thousands separated; beyond so many decimals in powers of ten."""
+    """With thousands separators; in scientific notation if it needs too many decimals."""
     if decimals > _DECIMALS_MAX and value:
         return f"{value:.{max(0, math.floor(math.log10(abs(value))) + decimals)}e}".replace("-", _MINUS)
     text = f"{value:,.{min(decimals, _DECIMALS_MAX)}f}"
-    # Rounding makes -0.00 of a tick that is nothing but a float's last digit away from zero.
+    # Rounding turns a tick that is a float error below zero into -0.00.
     return text.replace("-", _MINUS) if text.strip("-0.,") else text.removeprefix("-")
 
 
 def decimals_of(prices: Sequence[float], axis_decimals: int) -> int:
-    """How many decimals prices have that are written out: up to two more than the axis needs."""
+    """How many decimals to write for prices: up to two more than the axis needs."""
     for decimals in (axis_decimals, axis_decimals + 1):
         if all(math.isclose(round(price, decimals), price, rel_tol=1e-12) for price in prices):
             return decimals
@@ -36,7 +36,7 @@ def decimals_of(prices: Sequence[float], axis_decimals: int) -> int:
 
 
 def change_text(first: float, last: float) -> str:
-    """How far `last` is from `first`, in per cent; empty where that has no meaning."""
+    """How far `last` is from `first`, in per cent; empty if that has no meaning."""
     if first <= 0:
         return ""
     percent = (last - first) / first * 100
@@ -56,7 +56,7 @@ def volume_text(value: float) -> str:
 
 
 def time_text(tick: TimeTick, year_before: int) -> str:
-    """The label of a tick: the time, and below it the day or the zone where they changed."""
+    """The label of a tick: the time, and below it the day or the zone if it changed."""
     lines = [f"{tick.at:%H:%M}"] if tick.has_time else []
     below = []
     if tick.has_date:
@@ -75,13 +75,13 @@ def date_text(at: dt.datetime) -> str:
 
 
 def window_text(start: dt.datetime, end: dt.datetime) -> str:
-    """From the first bar's start to the last bar's end, the date once where it is the same."""
+    """From the first bar's start to the last bar's end, with one date if both are on the same day."""
     until = f"{end:%H:%M}" if start.date() == end.date() else f"{date_text(end)} {end:%H:%M}"
     return f"{date_text(start)} {start:%H:%M} {_DASH} {until}"
 
 
 def zone_text(zone: str, times: Sequence[dt.datetime]) -> str:
-    """The zone's name and what its clocks were called, in order: America/New_York (EST, EDT)."""
+    """The zone's name and the abbreviations in use, in order: America/New_York (EST, EDT)."""
     names = list(dict.fromkeys(at.tzname() or "" for at in times))
     return zone if names in ([zone], [""]) else f"{zone} ({', '.join(names)})"
 
@@ -95,7 +95,7 @@ def length_text(us: int) -> str:
 
 
 def printable(text: str, chars_max: int, has_glyph: Callable[[str], bool]) -> str:
-    """One line of at most `chars_max` characters that the font can draw; what it cannot is a box."""
+    """One line of at most `chars_max` characters; those the font lacks become a box."""
     line = " ".join(unicodedata.normalize("NFC", text).split())
     shown = [c for c in line if unicodedata.category(c)[0] != "C"]
     drawn = "".join(c if has_glyph(c) else _BOX for c in shown[: chars_max + 1])

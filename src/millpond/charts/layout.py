@@ -1,7 +1,7 @@
-"""Where each candle, gap and tick of a chart goes, in pixels and prices. Pure.
+"""Positions of each candle, gap and tick of a chart, in pixels and prices. Pure. Called by `draw.py`.
 
-A slot is the room of one bar. Bars that are missing leave their slots empty; a gap longer than GAP_SLOTS_MAX
-becomes a break of fixed width, or a night would squeeze the day beside it into a line.
+A slot is the space of one bar. Missing bars leave their slots empty. A gap longer than GAP_SLOTS_MAX becomes a
+break of fixed width; otherwise a night would squeeze the day beside it into a line.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from millpond.charts.bars import Bar
 from millpond.charts.times import MINUTE_US
 
 GAP_SLOTS_MAX = 12
-# Fewer would be drawn as blocks.
+# With fewer slots the candles would be drawn as blocks.
 SLOTS_MIN = 24
 PLOT_PX = 1_160
 PLOT_PX_MAX = 2_400
 BREAK_PX = 20
-# However many breaks there are, the bars keep the rest.
+# The largest share of the width that breaks may take.
 BREAKS_SHARE_MAX = 0.3
 TIME_LABEL_PX = 92
 PRICE_LABEL_PX = 46
 VOLUME_TICKS_MAX = 5
 
-# Smaller numbers are the dust of floats, and have no logarithm to count on.
+# Smaller numbers are floating-point error, and their logarithm is meaningless.
 _NOTHING = 1e-30
 _DAY_MINUTES = 1_440
 _TICK_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720, _DAY_MINUTES)
 
 
 class Slot(NamedTuple):
-    """The room of one bar, whether there is one or not; `x` is its middle."""
+    """The space of one bar, which may be missing; `x` is its middle."""
 
     x: float
     start: int
 
 
 class Break(NamedTuple):
-    """A long gap: from where to where it is drawn, and how long it lasts in microseconds."""
+    """A long gap: where it is drawn, and how long it lasts in microseconds."""
 
     left: float
     right: float
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
 
 
 class TimeTick(NamedTuple):
-    """`has_date`: the day is another than at the tick before; `has_zone`: the clocks were changed in between."""
+    """`has_date`: the day differs from the tick before; `has_zone`: the UTC offset does."""
 
     x: float
     at: dt.datetime
@@ -92,7 +92,7 @@ def place(starts: Sequence[int], step: int) -> Layout:
     slots: list[Slot] = []
     bar_slots: list[Slot] = []
     breaks: list[Break] = []
-    # A few bars stand in the middle.
+    # A few bars are centred.
     left = slot_px * ((SLOTS_MIN - slots_count) // 2) if slots_count < SLOTS_MIN else 0.0
     for start, gap in zip(starts, [0, *missing], strict=True):
         if gap > GAP_SLOTS_MAX:
@@ -109,9 +109,9 @@ def place(starts: Sequence[int], step: int) -> Layout:
 
 
 def _slot_px(slots: int) -> float:
-    """Whole pixels wherever that is possible: all candles are equally wide, and none is blurred.
+    """Whole pixels if possible: all candles are equally wide, and none is blurred.
 
-    Below four there is no telling a body from a wick, so the chart rather grows.
+    Below four pixels a body looks like a wick, so the chart grows instead.
     """
     if slots > PLOT_PX_MAX:
         return PLOT_PX_MAX / slots
@@ -119,14 +119,14 @@ def _slot_px(slots: int) -> float:
 
 
 def time_ticks(layout: Layout, step: int, zone: dt.tzinfo) -> list[TimeTick]:
-    """Ticks at round local times and where days begin, none nearer to another than a label is wide."""
+    """Ticks at round local times and at the start of days, at least one label width apart."""
     slot_minutes = step // MINUTE_US
     tick_minutes = next(
         (m for m in _TICK_MINUTES if m >= slot_minutes and m / slot_minutes * layout.slot_px >= TIME_LABEL_PX),
         _DAY_MINUTES,
     )
     local = [to_datetime(slot.start).astimezone(zone) for slot in layout.slots]
-    # The first slot of a chart is not where its day begins.
+    # The first slot of a chart is not the start of its day.
     days = [n for n in range(1, len(local)) if local[n].date() != local[n - 1].date()]
     round_times = [n for n, at in enumerate(local) if (at.hour * 60 + at.minute) % tick_minutes == 0]
     if not days and not round_times:
@@ -151,12 +151,12 @@ def time_ticks(layout: Layout, step: int, zone: dt.tzinfo) -> list[TimeTick]:
 
 
 def price_scale(bars: Sequence[Bar], height_px: float) -> PriceScale:
-    """An axis with all of the bars and a little air."""
+    """An axis that holds all bars, with a margin."""
     low = min(min(bar.low, bar.open, bar.close) for bar in bars)
     high = max(max(bar.high, bar.open, bar.close) for bar in bars)
     size = max(abs(low), abs(high))
     if high - low <= max(size * 1e-12, _NOTHING):
-        # A flat line belongs in the middle, whatever its height.
+        # A flat line is centred, whatever its price.
         pad = size * 0.005 if size > _NOTHING else 1.0
     else:
         pad = (high - low) * 0.06
@@ -164,9 +164,9 @@ def price_scale(bars: Sequence[Bar], height_px: float) -> PriceScale:
 
 
 def volume_scale(highest: float) -> PriceScale:
-    """From nothing to a quarter above the highest, so that what is written in the corner has room.
+    """From zero to a quarter above the highest volume, so that the text in the corner has room.
 
-    No tick at the bottom, nor so far up that its label would meet the lowest price.
+    There is no tick at the bottom, and none so high that its label would touch the lowest price's.
     """
     if highest <= _NOTHING:
         return PriceScale(0.0, 1.0, [], 0)

@@ -1,6 +1,6 @@
-"""A CHART_EXPORT step's inputs → requests for charts, or why not. Pure.
+"""A CHART_EXPORT step's inputs → requests for charts, or failures. Pure. Called by `step.py`.
 
-A fault of the inputs as a whole fails the step; that of one request fails it alone, and the others are drawn.
+A fault of the inputs as a whole fails the step. A fault of one request fails that request; the others are drawn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TIMEFRAMES_ALLOWED = f"must be one of {', '.join(TIMEFRAMES)}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """One chart. `start` and `end` are those asked for, in microseconds, moved up to where a bar begins.
+    """One chart. `start` and `end` are the requested times in microseconds, rounded up to the start of a bar.
 
-    So every bar that starts in `[start, end)` is in the chart, whole, and no other.
+    So the chart holds exactly the bars that start in `[start, end)`, each complete.
     """
 
     # Counted from 1, as the file names are.
@@ -44,7 +44,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChartFailure:
-    """Why a request has no chart. What of it could not be read is None."""
+    """Why a request has no chart. Fields that could not be read are None."""
 
     index: int
     timeframe: str | None
@@ -99,7 +99,7 @@ def parse_inputs(step: Mapping[str, Any], inputs: Mapping[str, Any]) -> Inputs:
 
 
 def _parse_request(index: int, fields: Any, timeframe_default: str) -> Request | ChartFailure:
-    """Every field is looked at, so that a failure says as much of what was asked as can be read."""
+    """Reads every field, so that a failure reports as much of the request as possible."""
     faults: list[str] = []
     if not isinstance(fields, dict):
         faults.append(f"a request must be a map, not {_type_name(fields)}")

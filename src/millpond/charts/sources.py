@@ -1,6 +1,6 @@
-"""Where a symbol's minutes are in the store, for each way BARS_ID names them.
+"""Reads a symbol's minutes from the store: one source for each value of BARS_ID. Called by `find.py`.
 
-None of these asks for a field or for a descending order, so no store needs an index for them.
+No source queries by a field or in descending order, so no store needs an index for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BarSource(Protocol):
         """The minutes from `lower` to before `upper`, oldest first, read at most `limit` documents at a time."""
 
     async def has_any(self, lower: int, upper: int) -> bool:
-        """Whether `pages` would find a document; costs as little as can be."""
+        """Whether `pages` would find a document; reads as few documents as possible."""
 
 
 def open_source(documents: Documents, bars_id: str, symbol: str) -> BarSource:
@@ -49,7 +49,7 @@ class NaturalIds:
         self, lower: int, upper: int, limit: int = PAGE_DOCUMENTS
     ) -> AsyncGenerator[list[Minute], None]:
         after, end = self._id(lower - MINUTE_US), self._id(upper)
-        # A minute is one document, so the window holds no more than this: nothing behind its end is read.
+        # A minute is one document, so this bounds the window: nothing after its end is read.
         left = (upper - lower) // MINUTE_US
         while left > 0:
             wanted = min(limit, left, PAGE_DOCUMENTS)
@@ -96,7 +96,7 @@ class NestedIds:
                 after = inside[-1].ref.id if inside else after
 
     async def has_any(self, lower: int, upper: int) -> bool:
-        # The newest day first: that is where bars are, if anywhere.
+        # The newest day first: it is the most likely to have bars.
         for collection, after, end in reversed(self._parts(lower, upper)):
             page = await self._documents.list_documents(collection, 1, after)
             if page and page[0].ref.id < end:
@@ -110,7 +110,7 @@ class NestedIds:
             first, end = max(lower, day), min(upper, day + DAY_US)
             date = to_datetime(day).strftime("%Y%m%d")
             after = None if first == day else _hhmm(first - MINUTE_US)
-            # Beyond every minute of the day.
+            # An id after every minute of the day.
             before = "24" if end == day + DAY_US else _hhmm(end)
             parts.append((f"{self._days}/{date}/minutes", after, before))
         return parts
@@ -168,7 +168,7 @@ def _minute(document: Document) -> Minute | None:
 
 
 def _within(lower: int, upper: int, minutes: Sequence[Minute | None]) -> list[Minute]:
-    """Those in the window by their own time: where a document's `ts` and its id differ, `ts` is right."""
+    """Those in the window by their own time: if a document's `ts` and its id differ, `ts` decides."""
     return [minute for minute in minutes if minute is not None and lower <= minute.start < upper]
 
 

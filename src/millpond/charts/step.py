@@ -1,7 +1,7 @@
 """The step CHART_EXPORT: candlestick charts of the run's symbol, as PNG files with a manifest.
 
-The other modules of `millpond.charts` do the work; this one calls them, one request after the other. Drawing and
-writing happen in threads, and matplotlib is loaded when the first chart is drawn.
+This module calls the others of `millpond.charts`, one request after the other. Drawing and writing happen in
+threads, never on the event loop, and matplotlib is loaded for the first chart. Called by the flow-run worker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @step("CHART_EXPORT", needs="matplotlib")
 async def chart_export(context: StepContext) -> dict[str, Any]:
-    """Draw what `inputs.requests` asks for, and say in a manifest what became of each."""
+    """Draw what `inputs.requests` asks for, and write a manifest with the result of each request."""
     symbol = symbol_of(context.run)
     inputs = parse_inputs(context.step, context.inputs)
     context.ensure_claimed()
@@ -58,7 +58,7 @@ async def chart_export(context: StepContext) -> dict[str, Any]:
 async def _export(
     context: StepContext, request: Request, source: BarSource, symbol: str
 ) -> dict[str, Any] | ChartFailure:
-    """One request's chart, published; its item in the manifest."""
+    """Publish one request's chart. Returns its item in the manifest."""
     found = await find_bars(source, request, context.wall_clock())
     if not found.bars:
         return ChartFailure(
@@ -115,7 +115,7 @@ def _no_bars(request: Request, skipped: int) -> str:
 
 
 def _relative(context: StepContext, name: str) -> str:
-    """A file's path below ARTIFACTS_DIR: what stays true when the folder is mounted elsewhere."""
+    """A file's path relative to ARTIFACTS_DIR: it stays valid if the folder is mounted elsewhere."""
     return Path(os.path.relpath(context.artifacts, context.settings["ARTIFACTS_DIR"]), name).as_posix()
 
 

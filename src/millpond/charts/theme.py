@@ -1,4 +1,4 @@
-"""The two looks of a chart: light, and dark for the template `dark`."""
+"""The two themes of a chart: light, and dark for the template `dark`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Theme(NamedTuple):
-    """Colours. Up is blue and down is orange: people who cannot tell red from green can tell these."""
+    """Colours. Up is blue and down is orange: colour-blind readers can distinguish these."""
 
     paper: str
     ink: str
@@ -44,5 +44,5 @@ DARK = Theme(
 
 
 def look_of(template: str | None) -> Theme:
-    """The look for a `chartTemplateId`; one that is not known is drawn light, and recorded all the same."""
+    """The theme for a `chartTemplateId`; an unknown one is drawn light, and still recorded."""
     return DARK if template == "dark" else LIGHT

@@ -12,7 +12,7 @@ DAY_US = 24 * 60 * MINUTE_US
 
 
 def parse(value: Any, name: str) -> int:
-    """As `parse_time`, and aware datetimes as well: stores return times of documents as such."""
+    """Like `parse_time`, but also takes aware datetimes, which stores return for times in documents."""
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         value = value.isoformat()
     return parse_time(value, name)

@@ -1,4 +1,4 @@
-"""The demo: a made-up market feed with mishaps, built on the simulation's facts, and a step to go with it.
+"""The demo: a made-up market feed with faults, built on the simulation's facts, and a demo step.
 
 Called by `millpond demo`.
 """

@@ -1,6 +1,7 @@
-"""The demo's market: services beat, prices walk, bars close, signals live and end. Seeded.
+"""The demo's market: heartbeats, random-walk prices, bars and trade signals, drawn from a seed.
 
-Says what happened, as facts of the simulation. What is wrong with their messages is drawn as in the simulation.
+Yields the simulation's facts and messages, with faults drawn as in the simulation. Sends nothing itself. Called by
+`millpond demo`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from millpond.core import timestamps
 from millpond.sim.facts import Fact, PublishedMessage, draw_flaw, draw_time, publish
 from millpond.sim.swarm import Producers
 
-# As on a bad day.
+# More faults than on an ordinary day.
 PRODUCERS = Producers(
     publishing_s=15.0,
     late=0.015,
@@ -27,10 +28,10 @@ PRODUCERS = Producers(
     refused=0.0,
     view_bug=0.0,
 )
-# Much less than the time between two facts about one thing, or most of them would be out of order.
+# Much less than the time between two facts about one document; otherwise most would be out of order.
 _PUBLISHED_AFTER_S = 0.005
 _MINUTE_US = 60 * timestamps.SECOND_US
-# Minutes of bars that are there at the start, so that a chart has something to draw.
+# Minutes of bars that exist at the start, so that a chart can be drawn.
 _MINUTES_BEFORE = 45
 _SERVICES = (
     *("api-gateway", "auth", "billing", "catalog", "checkout", "feed-handler"),
@@ -48,7 +49,7 @@ class Scene:
     def __init__(self, seed: int, started: int) -> None:
         self._dice = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._numbers = itertools.count(1)
-        # Ids must be new in every run, on whatever store: they begin with when that was.
+        # Ids must be new in every run on any store, so they begin with the start time.
         self._ids = (f"demo-{started // timestamps.SECOND_US}-{number}" for number in itertools.count(1))
         self._prices = dict(_SYMBOLS)
         self._bars: dict[str, dict[str, Any]] = {}
@@ -57,19 +58,19 @@ class Scene:
         self._signals_made = 0
 
     def before(self, now: int) -> Iterator[PublishedMessage]:
-        """What had happened when the demo begins, with no mishaps."""
+        """What happened before the demo begins, without faults."""
         for fact in self._before(now):
             yield PublishedMessage(id=next(self._ids), fact=fact, published_at=now)
 
     def next(self, now: int) -> Iterator[list[PublishedMessage]]:
-        """What happens next, as each fact's message and the copies of it; a copy may be published later."""
+        """What happens next: each fact's message and its copies. A copy may be published later."""
         for fact in self._next(now):
             at = draw_time(self._dice, PRODUCERS, now, _PUBLISHED_AFTER_S)
-            told = msgspec.structs.replace(fact, at=at, flaw=draw_flaw(self._dice, PRODUCERS, fact.topic))
-            yield publish(self._dice, PRODUCERS, self._ids, told, now)
+            published = msgspec.structs.replace(fact, at=at, flaw=draw_flaw(self._dice, PRODUCERS, fact.topic))
+            yield publish(self._dice, PRODUCERS, self._ids, published, now)
 
     def _before(self, now: int) -> Iterator[Fact]:
-        """Every service and pipeline once, and bars of the last while."""
+        """Every service and pipeline once, and the bars of the last minutes."""
         for service in _SERVICES:
             yield self._heartbeat(service, now)
         for pipeline in _PIPELINES:
@@ -159,11 +160,11 @@ class Scene:
         return self._fact("ticks", symbol, now, content)
 
     def _bar(self, symbol: str, now: int) -> Fact:
-        """The bar as it stands: each is a revision of the one before."""
+        """The current state of the bar: each is a revision of the one before."""
         return self._fact("bars", symbol, now, dict(self._bars[symbol]))
 
     def _signal(self, now: int) -> Fact:
-        """The next state of a signal that lives, or a new one. Later updates name only what they change."""
+        """The next state of an open signal, or a new one. Later updates name only what they change."""
         living = sorted(self._signals)
         if len(living) >= _SIGNALS_MAX or (living and self._dice.random() < 0.65):
             return self._signal_update(self._dice.choice(living), now)

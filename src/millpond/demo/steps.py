@@ -1,4 +1,4 @@
-"""Steps for the demo's flow runs: a little work that takes a moment. Named by STEPS while the demo runs."""
+"""Steps for the demo's flow runs, which only wait. Named by STEPS while the demo runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One claimed step, from the claim to its end: what the work is given, its lease, and the finalise."""
+"""One claimed step, from the claim to its end: the step's context, its lease, and the finalise.
+
+The worker creates an assignment after each successful claim, and calls `carry_out` once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from millpond.settings import Settings
 
 OUTPUTS_REFUSED = "OUTPUTS_REFUSED"
 SHUTTING_DOWN = "shutting_down"
-# A process that ends has little time left; a step that is not given back is taken up when its lease is over.
+# A process that ends has little time left. A step that is not given back is taken over when its lease ends.
 GIVE_BACK_S = 2.5
 
 
@@ -45,7 +48,7 @@ class Assignment:
         self._bid = bid
         self._claimed = claimed
         self._lease_s = place.settings.flow_lease_s
-        # From before the claim was asked for: our idea of the lease ends no later than the store's.
+        # Counted from before the claim was sent: our own deadline is never later than the lease in the store.
         self._keeper = LeaseKeeper(self._renew, self._lease_s, asked_at, place.wall_clock)
 
     async def carry_out(self, function: StepFunction) -> FlowResult:
@@ -87,18 +90,18 @@ class Assignment:
         try:
             written = await self._write(ending)
         except WriteRefused as refusal:
-            # The run is nearly as big as a document can be, or holds what no document can.
+            # The outputs make the run too big for a document, or hold a value that no document can hold.
             if isinstance(ending, Succeeded):
                 return await self._finalise(Failed(OUTPUTS_REFUSED, f"the store refused the outputs: {refusal}"))
             if not ending.message:
-                # Not even that: to leave the step makes the run smaller, and after the last attempt it is FAILED.
+                # The error does not fit either. Leaving the step frees room; the last attempt makes it FAILED.
                 return await self._leave("the run has no room for how the step ended")
             return await self._finalise(ending._replace(message=""))
         if isinstance(written, Refused):
             return self._lost(written.text)
         if isinstance(ending, Failed):
-            where = f" ({ending.place})" if ending.place else ""
-            text = f"step {self._step_id} failed: {ending.code}{where}"
+            place = f" ({ending.place})" if ending.place else ""
+            text = f"step {self._step_id} failed: {ending.code}{place}"
             return self._picked.ends(FlowOutcome.FAILED, "step_failed", text, severity="WARNING")
         return self._picked.ends(FlowOutcome.SUCCEEDED, "step_succeeded", f"step {self._step_id} succeeded")
 
@@ -110,7 +113,7 @@ class Assignment:
                 return transitions.succeed(run, step_id, token, ending.outputs, now)
             return transitions.fail(run, step_id, token, ending.code, ending.message, now)
 
-        # Until its lease is over nobody else can take the step, so that long it is worth trying.
+        # No other worker can take the step before its lease ends, so a retry is useful until then.
         budget_s = max(self._lease_s, self._place.settings.firestore_retry_max_total_s)
         return await self._place.claims.apply(self._run_id, decide, budget_s)
 
@@ -122,7 +125,7 @@ class Assignment:
         return self._picked.ends(FlowOutcome.RETRY, SHUTTING_DOWN, text, severity="WARNING")
 
     async def _leave(self, why: str) -> FlowResult:
-        """We cannot go on. Where nobody has taken the step over, the next one may at once; the attempt counts."""
+        """Stop without a result. If the step is still ours, it is READY again at once; the attempt counts."""
         given = await self._return(counts=True)
         if isinstance(given, Refused):
             return self._lost(given.text)

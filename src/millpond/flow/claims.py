@@ -1,8 +1,8 @@
-"""One step of one run, changed atomically while other workers may be changing the run.
+"""Changes one step of a run atomically while other workers may change the same run.
 
 A pure function (`flow/transitions.py`) decides on the run as it was read. Only the fields it names are patched,
-under the version it decided on: what others own in the run stays theirs. After a conflict or a lost reply it
-decides again (`stores/update.py`), and then sees what its first decision did.
+under the version it decided on, so other writers' fields are never touched. After a conflict or a lost reply it
+decides again (`stores/update.py`) and then sees what its first commit did. Called by the worker and the sweep.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from millpond.core.ports import Store
 from millpond.flow.transitions import Refused, Transition
 from millpond.stores.update import Budget, Decided, Pauses, update
 
-# What decides, given the run as it is and the time.
+# Decides, given the current run and the time.
 Decide = Callable[[Document | None, int], Transition | Refused]
 CONTENTION = "CONTENTION"
 
 
 class Applied(NamedTuple):
-    """The change was made, and the run it was decided on."""
+    """The change was committed. `run` is the run it was decided on."""
 
     change: Transition
     run: Document
@@ -39,7 +39,7 @@ class Claims:
         jitter: random.Random,
         on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`pauses` are made while the store is away."""
+        """`pauses` are those between tries while the store is unavailable."""
         self._store = store
         self._pauses = pauses
         self._wall_clock = wall_clock
@@ -49,9 +49,9 @@ class Claims:
     async def apply(
         self, run_id: str, decide: Decide, budget_s: float, *, announce: bool = True
     ) -> Applied | Refused:
-        """Make the change that `decide` asks for, tried for `budget_s`, and say that the run was changed.
+        """Commit the change that `decide` returns, retrying for `budget_s`, and report that the run was changed.
 
-        Raises Unavailable if that was not long enough (whether it was made is unknown), AccessDenied, and
+        Raises Unavailable if the time was too short (the outcome is then unknown), AccessDenied, and
         WriteRefused if the store will never take it.
         """
 

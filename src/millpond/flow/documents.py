@@ -1,4 +1,7 @@
-"""What steps read with: the store, asked again while it is away. A step must not fail because of an outage."""
+"""The documents a step may read, with retries while the store is unavailable.
+
+A step must not fail because of a short outage. Built by `flow/service.py`, used through `StepContext.documents`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A CloudEvent about a document, and the fast filter: what is no update of a flow run costs nothing. Pure."""
+"""A CloudEvent about a document, and the filter that drops all events but updates of flow runs. Pure.
+
+The filter never reads the store, so an event that is not for us costs no read. Called by `POST /events` and
+`functions.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,19 @@ from millpond.core.collections import FLOW_RUNS
 from millpond.core.model import Document
 
 UPDATED_TYPE = "google.cloud.firestore.document.v1.updated"
-# The second form also says who made the change.
+# The second form also names the author of the change.
 _UPDATES = frozenset({UPDATED_TYPE, f"{UPDATED_TYPE}.withAuthContext"})
 
 
 class EventData(NamedTuple):
-    """What an event carries, where it does: the document's full name, and its fields after the change."""
+    """What an event may carry: the document's full name, and its fields after the change."""
 
     name: str | None
     document: Document | None
 
 
 class FlowEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A run was updated. `document` is the run as the event shows it; None where it shows none."""
+    """A run was updated. `document` is the run as the event shows it; None if it shows none."""
 
     run_id: str
     id: str
@@ -48,12 +52,12 @@ class EventFilter:
 
     def __init__(self, prefix: str = "") -> None:
         self._collection = prefix + FLOW_RUNS
-        # Project and database are not compared: whoever set up the trigger knows which they are.
+        # Project and database are not compared: the trigger's own filter has selected them.
         parent = r"(?:/?|/?documents/|(?://[^/]+/)?projects/[^/]+/databases/[^/]+/documents/)"
         self._name = re.compile(rf"{parent}{re.escape(self._collection)}/([^/]+)", re.DOTALL)
 
     def read(self, attributes: Mapping[str, str], load: Callable[[], EventData]) -> FlowEvent | Filtered:
-        """`load` decodes the event's data. It is called only where the attributes do not rule the event out."""
+        """`load` decodes the event's data. It is called only if the attributes do not rule the event out."""
         event_id, event_type, subject = attributes["id"], attributes["type"], attributes.get("subject")
 
         def filtered(text: str) -> Filtered:
@@ -67,7 +71,7 @@ class EventFilter:
             return filtered(f"not a document of {self._collection}")
         name, document = load()
         if name:
-            # Last, because it is the document's own: the attributes come through headers, and their escapes.
+            # The document's own name decides: attributes come through headers, which may escape characters.
             run_ids.append(self._run_id(name))
         if not run_ids:
             return filtered("names no document")
@@ -76,6 +80,6 @@ class EventFilter:
         return FlowEvent(run_id=run_ids[-1], id=event_id, type=event_type, subject=subject, document=document)
 
     def _run_id(self, name: str) -> str | None:
-        """The run of `projects/P/databases/D/documents/flow_runs/ID`, or of an end of that."""
+        """The run id in `projects/P/databases/D/documents/flow_runs/ID`, or in a suffix of that path."""
         found = self._name.fullmatch(name)
         return found[1] if found is not None else None

@@ -1,4 +1,7 @@
-"""The worker's log lines: one for each event, and one for each step that could not be taken."""
+"""The worker's log lines: one for each event, and one for each step that is blocked or invalid.
+
+Called by the flow-run worker.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from millpond.flow.results import FlowResult
 from millpond.flow.run import Survey
 from millpond.telemetry.log import TEXT_CHARS_MAX, Log
 
-# Of the steps of one run that are blocked, or cannot be read.
+# Lines per run about steps that are blocked or cannot be read.
 STEPS_TOLD_MAX = 20
 
 
@@ -19,7 +22,7 @@ class FlowLines:
 
     def result(self, event: FlowEvent | Filtered, result: FlowResult, latency_s: float) -> None:
         """The one line of an event."""
-        self._tell(
+        self._note(
             event,
             result.severity,
             result.text,
@@ -32,26 +35,26 @@ class FlowLines:
         )
 
     def claimed(self, event: FlowEvent, picked: FlowResult, attempt: int) -> None:
-        """Work begins, and may take minutes."""
+        """The line written when work begins, because the work may take minutes."""
         text = f"step {picked.step_id} is claimed"
-        self._tell(
+        self._note(
             event, "INFO", text, "step_claimed", flowKey=picked.flow_key, stepId=picked.step_id, attempt=attempt
         )
 
     def steps(self, event: FlowEvent, found: Survey, flow_key: str | None) -> None:
         for step_id, fault in list(found.invalid.items())[:STEPS_TOLD_MAX]:
-            self._tell(event, "WARNING", fault, "invalid_steps", flowKey=flow_key, stepId=step_id)
+            self._note(event, "WARNING", fault, "invalid_steps", flowKey=flow_key, stepId=step_id)
         for step_id, waits_for in list(found.blocked.items())[:STEPS_TOLD_MAX]:
             text = "waits for " + ", ".join(f"{other} ({status})" for other, status in waits_for.items())
-            self._tell(event, "INFO", text, "step_blocked", flowKey=flow_key, stepId=step_id)
+            self._note(event, "INFO", text, "step_blocked", flowKey=flow_key, stepId=step_id)
 
     def bug(self, bug: BaseException) -> None:
         self._log.unexpected(bug)
 
-    def _tell(self, event: FlowEvent | Filtered, severity: str, text: str, reason: str, **more: Any) -> None:
+    def _note(self, event: FlowEvent | Filtered, severity: str, text: str, reason: str, **more: Any) -> None:
         known = {"runId": event.run_id, "eventId": event.id, "eventType": event.type, "subject": event.subject}
         fields = {name: _bounded(value) for name, value in (known | more).items() if value is not None}
-        # Always there, since a query that asks for them should find every line.
+        # Always present, so that a query by these fields finds every line.
         fields = {"runId": None, "reason": reason} | fields
         self._log.note(severity, text[: 2 * TEXT_CHARS_MAX], **fields)
 

@@ -1,7 +1,8 @@
-"""Events where there is no Eventarc: on the embedded store, every change of a run comes back to us as an event.
+"""Local events, for stores without Eventarc: on the embedded store each change of a run becomes an event.
 
-At start every run is looked at once, so what a crash left is taken up again; after that, whatever changes a run
-says so. A run whose step is under a lease that holds is looked at again when that is over.
+At start every run is examined once, so that work a crash left is resumed. After that each writer of a run in this
+process raises an event for it. A run with a step under a lease is examined again when the lease ends. Started and
+stopped by `flow/service.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from millpond.telemetry.log import Log
 
 _RETRY_FIRST_S = 0.5
 _RETRY_MAX_S = 30.0
-# A lease is over at its end, not just before it.
+# Added to the end of a lease: just before it, the lease still holds.
 _AFTER_LEASE_S = 0.05
 
 
@@ -42,7 +43,7 @@ class LocalEvents:
         self._log = log
         self._wall_clock = wall_clock
         self._at_once = at_once
-        # Run ids that wait for their turn, once each, oldest first.
+        # Run ids that wait to be handled, once each, oldest first.
         self._waiting: dict[str, None] = {}
         self._some = asyncio.Event()
         self._later: dict[str, asyncio.TimerHandle] = {}
@@ -51,7 +52,7 @@ class LocalEvents:
         self._tasks: list[asyncio.Task[None]] = []
 
     def raise_event(self, run_id: str) -> None:
-        """A run was changed, or should be looked at."""
+        """Queue an event: a run was changed, or should be examined."""
         self._waiting[run_id] = None
         self._some.set()
 
@@ -82,7 +83,7 @@ class LocalEvents:
                         self.raise_event(run_id)
             except StoreError as error:
                 self._log.note("WARNING", f"the flow runs could not be listed, and will be: {error}")
-            except Exception as bug:  # noqa: BLE001 - what a crash left must be found all the same
+            except Exception as bug:  # noqa: BLE001 - runs that a crash left must still be found
                 self._log.unexpected(bug)
             else:
                 return
@@ -97,7 +98,7 @@ class LocalEvents:
             del self._waiting[run_id]
             try:
                 await self._serve_one(run_id)
-            except Exception as bug:  # noqa: BLE001 - the next event must be served all the same
+            except Exception as bug:  # noqa: BLE001 - the next event must still be served
                 self._log.unexpected(bug)
                 self._look_later(run_id, _RETRY_MAX_S)
 
@@ -112,7 +113,7 @@ class LocalEvents:
         self._follow_up(run_id, await self._handle(event))
 
     def _follow_up(self, run_id: str, result: FlowResult) -> None:
-        """Nobody sends an event again here, so what must be looked at again is remembered."""
+        """No broker redelivers local events, so the runs to examine again are scheduled here."""
         if result.outcome is FlowOutcome.RETRY:
             failures = self._failures.get(run_id, 0)
             self._failures[run_id] = failures + 1

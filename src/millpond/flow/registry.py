@@ -1,4 +1,4 @@
-"""Which step types this process does: those that functions of given modules declare with `@step`."""
+"""Which step types this process does: those that functions of the given modules declare with `@step`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_steps(modules: Iterable[str]) -> Steps:
 
 
 def _is_installed(function: StepFunction) -> bool:
-    """If not, its types are left to other workers: a step must not fail because this one lacks a module."""
+    """Whether the modules it needs are there. If not, other workers do its types, and no step fails here."""
     return all(importlib.util.find_spec(name) is not None for name in _declared(function, NEEDS_ATTRIBUTE))
 
 
@@ -49,6 +49,6 @@ def _steps_of(module: ModuleType) -> dict[str, StepFunction]:
 
 
 def _declared(item: object, attribute: str) -> tuple[Any, ...]:
-    """What `@step` left on an object. Some objects answer to every attribute there is, but not with a tuple."""
+    """What `@step` stored on an object. Objects such as mocks have every attribute, but not as a tuple."""
     declared = getattr(item, attribute, None)
     return declared if isinstance(declared, tuple) else ()

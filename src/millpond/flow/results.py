@@ -1,4 +1,7 @@
-"""What became of an event about a flow run, and what is said about it: the answer and the log line. Pure."""
+"""The result of an event about a flow run, with its HTTP answer and the text of its log line. Pure.
+
+The worker returns it; `POST /events`, `functions.py` and the log show it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
     step_id: str | None = None
     flow_key: str | None = None
     severity: str = "INFO"
-    # When a lease in this run is over, where somebody seems to be at work: worth another look then.
+    # The end of a lease in this run that another worker holds. The run is looked at again then.
     look_again_at: int | None = None
 
     @property
@@ -73,7 +76,7 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
         return FlowAnswer(self.outcome, self.reason, self.run_id, self.step_id)
 
     def of_step(self, step_id: str) -> FlowResult:
-        """The same, about this step. How it ends is not known yet."""
+        """The same result about this step. How it ends is not known yet."""
         return msgspec.structs.replace(self, step_id=step_id)
 
     def ends(self, outcome: FlowOutcome, reason: str, text: str, **more: Any) -> FlowResult:
@@ -86,9 +89,9 @@ class FlowResult(msgspec.Struct, frozen=True, kw_only=True):
         return self.ends(FlowOutcome.FAILED, "attempts_exhausted", text, severity="ERROR")
 
     def undone_by(self, error: Exception) -> FlowResult:
-        """The event could not be dealt with. It comes again, unless that can never help."""
+        """The result of an event that failed: RETRY, unless a redelivery can never succeed."""
         if isinstance(error, WriteRefused):
-            # Whoever mends the run changes it, and that is an event of its own.
+            # A repair changes the run, and that change is a new event.
             return self.ends(FlowOutcome.NOOP, error.reason, str(error), severity="ALERT")
         if isinstance(error, AccessDenied):
             return self.ends(FlowOutcome.RETRY, error.reason, str(error), severity="CRITICAL")

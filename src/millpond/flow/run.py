@@ -1,7 +1,7 @@
-"""A flow run's document, read strictly: which step is next, what is blocked and by what, what makes no sense. Pure.
+"""A flow run's document, read strictly: which steps are ready, blocked, abandoned or invalid. Pure.
 
-Everything that is decided about a run is decided from here: on the document an event carries, and again on the
-snapshot that is claimed.
+The worker calls it on the document an event carries, and the claim again on the snapshot it changes. The sweep and
+the submission use the same functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
 STATUSES = (READY, RUNNING, SUCCEEDED, FAILED)
-# The longest lease there can be (FLOW_LEASE_S), and as much again for clocks that differ.
+# The longest lease there can be (FLOW_LEASE_S), and the same again for clock skew.
 LEASE_BELIEVED_US = 2 * 3_600 * timestamps.SECOND_US
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -34,7 +34,7 @@ class Lease(NamedTuple):
     until: int
 
     def is_over(self, now: int) -> bool:
-        """Also where it ends later than any lease can: one wrong clock must not keep a step for years."""
+        """Also True if it ends later than any lease can: one wrong clock must not hold a step for years."""
         return self.until <= now or self.until > now + LEASE_BELIEVED_US
 
 
@@ -42,9 +42,9 @@ class Survey(NamedTuple):
     """What there is to do in a run, each list with the smallest step id first."""
 
     ready: list[str]
-    # RUNNING under a lease of ours that is over: whoever had it went silent.
+    # RUNNING under a lease of ours that is over: its worker went silent.
     expired: list[str]
-    # READY, but not yet: step id → what it waits for, with its status.
+    # READY, but blocked: step id → the steps it waits for, each with its status.
     blocked: dict[str, dict[str, str]]
     # Step id → what is wrong with it.
     invalid: dict[str, str]
@@ -53,7 +53,7 @@ class Survey(NamedTuple):
 
 
 def survey(run: Document, types: Container[str], now: int) -> Survey | str:
-    """What there is to do for a worker of these step types; a text where the run's steps cannot be read at all."""
+    """What there is to do for a worker of these step types; an error text if the steps cannot be read at all."""
     steps = run.get("steps")
     if not isinstance(steps, dict):
         return f"steps must be a map of step id to step, not {json_type(steps)}"
@@ -87,7 +87,7 @@ def is_unfinished(run: Document, types: Container[str], now: int) -> bool:
 
 
 def id_fault(step_id: str) -> str | None:
-    """What makes a step's id unusable: stores do not agree on what a field with such a name is called."""
+    """What makes a step's id unusable, or None: stores encode field names with such characters differently."""
     return "a step id must not hold control characters" if _CONTROL.search(step_id) else None
 
 
@@ -124,7 +124,7 @@ def unmet(step: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lease_of(step: Mapping[str, Any]) -> Lease | None:
-    """The lease of a RUNNING step; None where it is not RUNNING, or runs without the fields we write."""
+    """The lease of a RUNNING step; None if it is not RUNNING, or has none of the fields we write."""
     claim = step.get("claim")
     if step.get("status") != RUNNING or not isinstance(claim, dict):
         return None

@@ -1,4 +1,4 @@
-"""One place where the flow-run worker's parts come together: steps, claims, worker, events of our own, sweep.
+"""Builds the flow-run worker from its parts: steps, claims, worker, local events, sweep.
 
 The server, the Functions Framework target, `millpond flow` and the tests all build it here.
 """
@@ -34,7 +34,7 @@ from millpond.stores.update import Pauses
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 
-# What runs has this long to end when the process must; giving back what does not may take as long again.
+# On shutdown a running step has this long to end. Giving back the others may take as long again.
 GRACE_S = 3.0
 
 
@@ -53,7 +53,7 @@ class Flow:
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
         jitter: random.Random | None = None,
     ) -> None:
-        """`documents` is what steps may read, if that is not `store`."""
+        """`documents` is what steps read; by default it is `store`."""
         self.steps = steps
         on_firestore = settings.store == FIRESTORE
         self.filter = EventFilter(settings.firestore_collection_prefix if on_firestore else "")
@@ -63,7 +63,7 @@ class Flow:
         pauses = Pauses(settings.firestore_retry_initial_backoff_s, settings.firestore_retry_max_backoff_s)
         jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
         claims = Claims(store, pauses, wall_clock, jitter, self._changed)
-        # As long as a lease that cannot be renewed holds.
+        # As long as a lease holds that cannot be renewed.
         patience_s = max(settings.flow_lease_s, settings.firestore_retry_max_total_s)
         readable = PatientDocuments(documents or store, pauses, patience_s, jitter)
         self.worker = FlowWorker(
@@ -100,7 +100,7 @@ class Flow:
         return await self.worker.handle(event)
 
     async def submit(self, run: Any, run_id: str | None = None) -> SubmittedRun:
-        """Store a new run, and see to it that it is worked on. Raises InvalidRun, RunExists, StoreError."""
+        """Store a new run and raise its event. Raises InvalidRun, RunExists, StoreError."""
         now = self._wall_clock()
         chosen, document = submit.check_run(run, run_id or submit.id_of(run), now)
         submitted = await submit.store_run(self._store, chosen, document, touch=self._touch)
@@ -108,7 +108,7 @@ class Flow:
         return submitted
 
     def not_ours(self, run: Document) -> list[str]:
-        """Step types of the run that this process does not do: another worker must."""
+        """Step types of the run that this process does not do, and another worker must."""
         return sorted({type_of(step) for step in run["steps"].values()} - self.steps.keys())
 
     async def sweep(self) -> SweepReport:
@@ -133,6 +133,6 @@ class Flow:
 
 
 def _owner() -> str:
-    """Who we are, for people who read a claim: the revision or host, the process, and a word of its own."""
-    where = os.environ.get("K_REVISION") or socket.gethostname()
-    return f"{where}/{os.getpid()}/{secrets.token_hex(4)}"
+    """The worker's name in claims, for people: revision or host, process id, and a random suffix."""
+    host = os.environ.get("K_REVISION") or socket.gethostname()
+    return f"{host}/{os.getpid()}/{secrets.token_hex(4)}"

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=StepFunction)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Where `@step` leaves the types a function does, and the modules it needs; `flow/registry.py` collects them.
+# Attributes that `@step` sets: a function's step types and the modules it needs. `flow/registry.py` reads them.
 TYPES_ATTRIBUTE = "__millpond_step_types__"
 NEEDS_ATTRIBUTE = "__millpond_step_needs__"
 
@@ -48,11 +48,11 @@ def step(step_type: str, *, needs: str | None = None) -> Callable[[F], F]:
 
 
 class ClaimLost(BaseException):
-    """The step is, or may be, another worker's. No failure of the step, so no `except Exception` holds it up."""
+    """The step is, or may be, another worker's. No failure: `except Exception` must not catch it."""
 
 
 class Documents(Protocol):
-    """What a step may read: the store's documents, with nothing to write them."""
+    """What a step may read: the store's documents. It has no method that writes."""
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         """Every ref, in order."""
@@ -63,10 +63,10 @@ class Documents(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepContext:
-    """One claim of one step: who asks for what, and what may be used to do it.
+    """One claim of one step: the run, the step, and what the step's function may use.
 
-    Work may be done twice (a worker that crashed had done some of it), and only one of them is recorded. Give
-    `idempotency_key` to whatever you call, so that it does it once.
+    Work may be done twice, because a worker that crashed may have done some of it; one result is recorded. Pass
+    `idempotency_key` to each service the step calls, so that the service acts once.
     """
 
     run_id: str
@@ -79,19 +79,19 @@ class StepContext:
     attempt: int
     token: str
     idempotency_key: str
-    # A folder for this step's files. It is not there until the step makes it.
+    # A folder for this step's files. It does not exist until the step creates it.
     artifacts: Path
     documents: Documents
     # The process's settings: `settings["ARTIFACTS_DIR"]` or `settings.artifacts_dir`. Secrets are left out.
     settings: Mapping[str, Any]
     # Our clock, in whole microseconds since 1970.
     wall_clock: Callable[[], int]
-    # Whether somebody else has taken the step over, or may have: our lease is over, and was not renewed.
+    # True if another worker has taken the step over, or may have: our lease is over and was not renewed.
     is_lost: Callable[[], bool]
 
     @property
     def inputs(self) -> Document:
-        """The step's `inputs`; empty where it has none."""
+        """The step's `inputs`; empty if it has none."""
         inputs = self.step.get("inputs")
         if inputs is None:
             return {}
@@ -110,6 +110,6 @@ class StepContext:
         return await in_thread(lambda: function(*args, **kwargs))
 
     def ensure_claimed(self) -> None:
-        """Stop here if the step may be another's by now. For long work, before each thing that others would see."""
+        """Raise ClaimLost if the step may be another worker's. Call it before each effect that others see."""
         if self.is_lost():
             raise ClaimLost

@@ -1,4 +1,4 @@
-"""A new flow run: checked as a whole, stored once, and announced."""
+"""A new flow run: checked as a whole, stored once, and announced. Called by `flow/service.py`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from millpond.core.ports import Store
 from millpond.flow import run as runs
 from millpond.stores.update import Budget, Decided, update
 
-# The run's own field that is ours, and nobody else's.
+# The field of a run that only Millpond writes.
 OURS = "millpond"
 CIRCLE_SHOWN_MAX = 10
-# What a run must leave free, or its steps could not be claimed and finalised: at all, and for each step.
+# Bytes a run must leave free so that its steps can be claimed and finalised: in all, and for each step.
 ROOM_BYTES = 64 * 1024
 ROOM_STEP_BYTES = 512
 
 
 class SubmittedRun(NamedTuple):
-    """`created` is False where the very same run was there already: a submission that was sent twice."""
+    """`created` is False if an equal run exists already: the submission was sent twice."""
 
     run_id: str
     created: bool
@@ -54,7 +54,7 @@ def check_run(run: Any, run_id: str, now: int) -> tuple[str, Document]:
     ref = Ref(FLOW_RUNS, run_id)
     try:
         check_ref(ref)
-        # First, because everything else takes the longer the bigger it is.
+        # Checked first: the cost of every other check grows with the size.
         encode_document(ref, document)
         _check_steps(run.get("steps"))
         digest = base32_sha256(canonical_json(document))
@@ -94,10 +94,10 @@ def _check_steps(steps: Any) -> None:
 
 
 async def store_run(store: Store, run_id: str, document: Document, *, touch: bool) -> SubmittedRun:
-    """Create the run. With `touch` it is changed once more, where only a change is an event.
+    """Create the run. With `touch` it is updated once more, for a trigger that fires on updates only.
 
-    Raises RunExists where another run has the id, InvalidRun where the store will never take it, StoreError where
-    it was not stored, or nobody knows: to send it again is safe.
+    Raises RunExists if a different run has the id, InvalidRun if the store will never take it, StoreError if it
+    was not stored or the outcome is unknown: sending it again is safe.
     """
     ref, at = Ref(FLOW_RUNS, run_id), document[OURS]["submittedAt"]
     try:
@@ -110,7 +110,7 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
         ours = (found.data or {}).get(OURS)
         if not isinstance(ours, dict) or ours.get("digest") != document[OURS]["digest"]:
             raise RunExists(f"there is another run {run_id}: choose another id, or look at {ref.path}")
-        # Unless the first submission got no further than the run itself.
+        # The first submission may have stored the run and failed before the update.
         announced = "triggeredAt" in ours
     if touch and not announced:
         await touch_run(store, ref, at)
@@ -118,7 +118,7 @@ async def store_run(store: Store, run_id: str, document: Document, *, touch: boo
 
 
 async def touch_run(store: Store, ref: Ref, at: dt.datetime) -> bool:
-    """Change the run so that it is an event. False if it is gone, or another writer's change has just made one."""
+    """Update the run, which is an event. False if it is gone, or another writer's update was quicker."""
 
     def decide(found: Sequence[Snapshot]) -> Decided[bool]:
         (run,) = found

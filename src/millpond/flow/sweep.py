@@ -1,7 +1,8 @@
-"""What nobody will look at again by itself: steps whose worker went silent, READY steps whose event was lost.
+"""The sweep: finds steps whose worker went silent, and READY steps whose event was lost.
 
-The first go back to READY (or to FAILED, after the last attempt), the second are announced once more. Either is a
-change of the run, which is an event, which a worker takes up; nothing is worked on here.
+The former go back to READY, or to FAILED after the last attempt. The latter are announced again. Each is a change
+of the run, so it is an event that a worker takes up; the sweep never works on a step. Called by `millpond flow
+sweep` and the API.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PAGE = 200
 
 
 class SweepReport(msgspec.Struct):
-    """Which steps were looked for in how many runs, and what was done; `left` are runs that could not be mended."""
+    """Step types, runs examined, and changes made; `left` are runs that could not be repaired."""
 
     types: list[str]
     runs: Count = 0
@@ -58,7 +59,7 @@ class Sweep:
         attempts_max: int,
         budget_s: float,
         wall_clock: Callable[[], int],
-        # Raises the event where no Eventarc does; None where touching the run makes one.
+        # Raises the event if there is no Eventarc; None if touching the run is enough.
         raise_event: Callable[[str], None] | None,
     ) -> None:
         self._store = store
@@ -71,7 +72,7 @@ class Sweep:
         self._raise_event = raise_event
 
     async def sweep(self) -> SweepReport:
-        """Look at every run once. Raises StoreError where they cannot be listed; what was done stays done."""
+        """Look at every run once. Raises StoreError if the runs cannot be listed; changes made before stay."""
         report = SweepReport(types=sorted(self._types))
         async for run_id, run in each_run(self._store):
             report.runs += 1
@@ -80,7 +81,7 @@ class Sweep:
                 try:
                     await self._mend(run_id, found, report)
                 except StoreError as error:
-                    # This run only; those behind it may be mended.
+                    # This run only: go on with the next ones.
                     report.left += 1
                     self._log.note(
                         "ERROR", f"the run could not be swept: {error}", runId=run_id, reason="sweep_failed"

@@ -1,12 +1,12 @@
-"""Every change of a step that Millpond ever makes, as pure functions of the run as it is now.
+"""Every state change of a step that Millpond makes, as pure functions of the current run.
 
     READY ──claim──▶ RUNNING ──finalise──▶ SUCCEEDED | FAILED
       ▲                │  ▲ renew, and take over when the lease is over
       └──── give back ─┘
 
-Each returns the fields to set, or why not. `flow/claims.py` writes them under the version they were decided on, so
-what is decided here holds at the moment it is written. A change without fields is one that was made already: its
-reply was lost.
+Each returns the fields to set, or a refusal. `flow/claims.py` writes the fields under the version they were decided
+on, so a decision holds at the moment it is written. A transition without fields was applied by an earlier commit
+whose reply was lost. Nothing here reads a store or a clock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millpond.flow.run import FAILED, READY, RUNNING, SUCCEEDED, Lease
 Fields = dict[tuple[str, ...], Any]
 CODE_CHARS_MAX = 100
 MESSAGE_CHARS_MAX = 1_000
-# More than any limit: a number somebody else wrote must not grow into one that no document holds.
+# More than any limit: a number from another writer must not grow beyond what a document can hold.
 ATTEMPTS_BELIEVED = 1_000_000
 
 
@@ -32,7 +32,7 @@ class Transition(NamedTuple):
     status: str
     fields: Fields
     attempt: int
-    # Whose claim it is, where the step is RUNNING afterwards.
+    # The claim's owner, if the step is RUNNING afterwards.
     token: str = ""
 
 
@@ -44,13 +44,13 @@ class Refused(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """Who wants a step, and on which terms."""
+    """A worker's request for a step: owner, token, lease and limits."""
 
     owner: str
     token: str
     lease_us: int
     attempts_max: int
-    # Tokens of earlier claims of ours that nobody knows whether they were made.
+    # Tokens of our earlier claims whose commit outcome is unknown.
     earlier: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ def claim(
         return Refused(RUN_NOT_FOUND, "the run, or this step of it, is gone")
     lease = runs.lease_of(step)
     if lease is not None and lease.token in {bid.token, *bid.earlier}:
-        # Ours already: its reply was lost. The lease starts now, since only now we know.
+        # Already ours: the reply was lost. The lease starts now, because only now we know.
         ours = bid._replace(token=lease.token)
         is_ours = runs.type_of(step) in types
         return renew(run, step_id, ours, now) if is_ours else give_back(run, step_id, ours, now, counts=False)
@@ -88,7 +88,7 @@ def claim(
 
 
 def renew(run: Document | None, step_id: str, bid: Bid, now: int) -> Transition | Refused:
-    """Move the end of our own lease. One that is over may still be renewed, unless somebody took the step over."""
+    """Move the end of our own lease. A lease that is over may be renewed, unless another worker took the step."""
     lease = _own_lease(run, step_id, bid.token)
     if lease is None:
         return _claim_lost(run, step_id)
@@ -106,9 +106,9 @@ def fail(run: Document | None, step_id: str, token: str, code: str, message: str
 
 
 def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts: bool) -> Transition | Refused:
-    """RUNNING → READY: we stop before the work is done, and somebody else may begin at once.
+    """RUNNING → READY: this worker stops before the work is done, and another may begin at once.
 
-    An attempt that `counts` may have been the last. A deployment is nobody's failed attempt, and does not.
+    An attempt that `counts` may have been the last one. A deployment does not count as a failed attempt.
     """
     lease = _own_lease(run, step_id, bid.token)
     if lease is None:
@@ -119,7 +119,7 @@ def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts:
 
 
 def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Transition | Refused:
-    """RUNNING whose lease is over → READY for whoever comes next, or FAILED where that was the last attempt."""
+    """RUNNING whose lease is over → READY for the next worker, or FAILED if that was the last attempt."""
     step = _step_of(run, step_id)
     lease = None if step is None else runs.lease_of(step)
     if lease is None or not lease.is_over(now):
@@ -146,7 +146,7 @@ def _claimed(run_id: str, step_id: str, step: Document, attempt: int, bid: Bid, 
             "idempotencyKey": runs.idempotency_key(run_id, step_id),
         },
     }
-    # What an earlier attempt left must not pass for this one's.
+    # An earlier attempt's fields must not be taken for this one's.
     fields |= {
         _path(step_id, name): None for name in ("outputs", "error", "finishedAt") if step.get(name) is not None
     }
@@ -172,20 +172,20 @@ def _exhausted(step_id: str, lease: Lease, now: int) -> Transition:
         _path(step_id, "status"): FAILED,
         _path(step_id, "finishedAt"): timestamps.to_datetime(now),
         _path(step_id, "error"): {"code": EXHAUSTED, "message": message},
-        # Less than was there, so that it fits into a run that is full.
+        # Fewer bytes than before, so that it fits into a run at the size limit.
         _path(step_id, "claim"): {"attempt": lease.attempt},
     }
     return Transition(FAILED, fields, lease.attempt)
 
 
 def _returned(step_id: str, lease: Lease, attempts: int, now: int) -> Transition:
-    # Without a token nobody's finalise fits any more; the number of attempts stays.
+    # Without a token no worker can finalise the step. The number of attempts stays.
     claim = {"owner": lease.owner, "attempt": attempts, "returnedAt": timestamps.to_datetime(now)}
     return Transition(READY, {_path(step_id, "status"): READY, _path(step_id, "claim"): claim}, attempts)
 
 
 def _attempts_before(step: Document) -> int:
-    """Attempts that count towards the limit: none where a person made the step READY again."""
+    """Attempts that count towards the limit: none if a person made the step READY again."""
     claim = step.get("claim")
     if not isinstance(claim, dict) or "returnedAt" not in claim:
         return 0
@@ -206,7 +206,7 @@ def _claim_lost(run: Document | None, step_id: str) -> Refused:
 
 
 def _step_of(run: Document | None, step_id: str) -> Document | None:
-    """The step, where it can be read."""
+    """The step; None if it is missing or cannot be read."""
     steps = None if run is None else run.get("steps")
     step = steps.get(step_id) if isinstance(steps, dict) else None
     return None if runs.step_fault(step) is not None else step

@@ -1,4 +1,7 @@
-"""A claimed step's work: run it, hold the lease meanwhile, and say how it ended. No transaction is open here."""
+"""A claimed step's work: run the function, renew the lease meanwhile, and return how it ended.
+
+No transaction is open while a step works. Called by `flow/assignment.py`, which writes the ending.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from millpond.flow.transitions import Refused
 STEP_ERROR = "STEP_ERROR"
 STEP_TIMEOUT = "STEP_TIMEOUT"
 INVALID_OUTPUTS = "INVALID_OUTPUTS"
-# Parts of the lease: when it is renewed, and how soon again where that failed.
+# Fractions of the lease: when it is renewed, and how soon again after a failed renewal.
 _RENEW_AFTER = 1 / 3
 _RETRY_AFTER = 1 / 20
 
@@ -27,7 +30,7 @@ class Succeeded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """`place` is for the log, where the message, which may quote the run, does not belong."""
+    """`place` is logged instead of the message, which may quote the run."""
 
     code: str
     message: str
@@ -35,7 +38,7 @@ class Failed(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Somebody else has the step now, or may have."""
+    """Another worker has the step now, or may have."""
 
     text: str
 
@@ -65,11 +68,11 @@ class LeaseKeeper:
 
     @property
     def is_lost(self) -> bool:
-        """Also once the lease is over and could not be renewed: somebody may have taken the step over."""
+        """Also True once the lease is over and was not renewed: another worker may have the step."""
         return self._refusal is not None or self._wall_clock() >= self._until
 
     async def keep(self) -> str:
-        """Ends only when the claim was taken over; why."""
+        """Returns only when the claim was taken over, with the reason."""
         pause = _RENEW_AFTER
         while True:
             await asyncio.sleep(self._lease_s * pause)
@@ -77,7 +80,7 @@ class LeaseKeeper:
             try:
                 self._refusal = await self._renew()
             except StoreError:
-                # It may answer the next time, and the finalise will show who has the step.
+                # The store may answer the next time. The finalise checks who has the step.
                 pause = _RETRY_AFTER
                 continue
             pause = _RENEW_AFTER
@@ -89,7 +92,7 @@ class LeaseKeeper:
 async def work(
     function: StepFunction, context: StepContext, keeper: LeaseKeeper, max_s: float, stopping: asyncio.Event
 ) -> Ending:
-    """How the work ended. Work that is given up is cancelled; a thread cannot be, and its result is not used."""
+    """How the work ended. Abandoned work is cancelled; a thread cannot be, so its result is dropped."""
     if stopping.is_set():
         return Interrupted()
     working = asyncio.ensure_future(_run(function, context))
@@ -115,11 +118,11 @@ async def _run(function: StepFunction, context: StepContext) -> Succeeded | Fail
     except ClaimLost:
         return Lost("the lease is over, and could not be renewed")
     except Unavailable:
-        # An outage is no fault of the step's; by now its lease is over, too.
+        # An outage is not the step's failure. By now its lease is over, too.
         return Lost("the store was away for longer than the lease")
     except StepFailed as failed:
         return Failed(_text(failed.code), _text(failed), str(InternalError(failed)))
-    except BaseException as error:  # noqa: BLE001 - also sys.exit() and a cancellation: no step leaves itself RUNNING
+    except BaseException as error:  # noqa: BLE001 - sys.exit(), too: none may leave the step RUNNING
         return Failed(STEP_ERROR, f"{type(error).__name__}: {_text(error)}", str(InternalError(error)))
 
 
@@ -131,10 +134,10 @@ async def _call(function: StepFunction, context: StepContext) -> Any:
 
 
 def _text(value: object) -> str:
-    """Whatever a step raised, as text that any store takes."""
+    """What a step raised, as text that any store takes."""
     try:
         return str(value).encode(errors="replace").decode()
-    except Exception as error:  # noqa: BLE001 - __str__ is theirs, too
+    except Exception as error:  # noqa: BLE001 - __str__ is the step's own code
         return f"(no text: {type(error).__name__})"
 
 

@@ -1,8 +1,8 @@
-"""The flow-run worker: an event in, at most one step claimed, worked on and finalised.
+"""The flow-run worker: takes one event, and claims, works on and finalises at most one step.
 
-Filter, pick, claim, work, finalise. Repeated, reordered or concurrent events are harmless: the claim is decided on
-the run as it is in the store, and only the holder of a claim's token can finalise it. No event is acknowledged
-while a READY step that it showed may be waiting for it.
+The stages are filter, pick, claim, work, finalise. Repeated, reordered and concurrent events are safe: the claim is
+decided on the run as the store holds it, and only the holder of the claim's token can finalise the step. The worker
+never acknowledges an event while a READY step that the event showed may depend on it. Built by `flow/service.py`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FlowWorker:
         self.accepting = True
 
     async def handle(self, event: FlowEvent | Filtered) -> FlowResult:
-        """Do what the event asks for, at most one step, and say what became of it. Never raises an error."""
+        """Do what the event asks for, at most one step, and return the result. Never raises an error."""
         began = time.perf_counter()
         result = await self._handle(event)
         latency_s = time.perf_counter() - began
@@ -74,7 +74,7 @@ class FlowWorker:
     async def _drain(self, grace_s: float) -> None:
         self.accepting = False
         for _ in range(self._waiting):
-            # Nobody gets a place any more: those who wait for one are told so at once.
+            # No event gets a slot any more. Those that wait for one are answered RETRY at once.
             self._slots.release()
         await self._rest(grace_s)
         self._place.stopping.set()
@@ -122,7 +122,7 @@ class FlowWorker:
         if isinstance(found, str):
             return result.ends(FlowOutcome.FILTERED, "invalid_steps", found)
         self._lines.steps(event, found, flow_key)
-        # Work that somebody left unfinished comes after work that nobody began.
+        # Steps that no worker has begun come before steps that a silent worker left unfinished.
         for step_id in (*found.ready, *found.expired):
             return result.of_step(step_id)
         if found.blocked:
@@ -134,7 +134,7 @@ class FlowWorker:
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        """Before the claim: a step that is claimed is worked on at once."""
+        """Taken before the claim, so that work on a claimed step begins at once."""
         if self._waiting >= self._place.settings.consumer_queue_size:
             raise Overloaded(f"{self._waiting} events wait for one of the running steps to end")
         self._waiting += 1
@@ -160,7 +160,7 @@ class FlowWorker:
         try:
             claimed = await place.claims.apply(run_id, decide, place.settings.firestore_retry_max_total_s)
         except StoreError:
-            # It may have been made. When the event comes again, the token tells that it is ours.
+            # The commit may have been applied. On redelivery the token identifies the claim as ours.
             self._undecided.remember(run_id, step_id, (*earlier, bid.token))
             raise
         if isinstance(claimed, Refused):

@@ -1,7 +1,7 @@
-"""The broker: at least once, in any order, again and again until somebody acknowledges it.
+"""The simulated broker: delivers at least once, in any order, until an instance acknowledges.
 
-Each message's luck is drawn from the seed and its own id, so that taking one message out of a world leaves the
-others' luck as it was. A message that failed too often goes to the dead-letter topic, where there is one.
+Each message's faults are drawn from the seed and its own id, so removing one message leaves the others' draws
+unchanged. A message that failed too often goes to the dead-letter topic, if there is one. Owned by `world.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUBSCRIPTION = "projects/sim/subscriptions/all"
 _BACKOFF_S = 0.2
 _BACKOFF_MAX_S = 10.0
 _NO_INSTANCE_S = 0.5
-# Beyond the time each delivery has: halving a batch grants every half a moment of its own.
+# Beyond the time each delivery has: when a batch is halved, each half gets a little more time.
 _ANSWER_S = 60.0
 _ANSWERED = "every delivery is answered once"
 
@@ -40,7 +40,7 @@ class Receiver(Protocol):
 
 
 class Parcel:
-    """A message on its way, until it is acknowledged or dead."""
+    """A message in the broker, until it is acknowledged or dead-lettered."""
 
     def __init__(self, message: PublishedMessage, seed: int) -> None:
         self.message = message
@@ -55,7 +55,7 @@ class Parcel:
 
 
 class Attempt:
-    """One delivery to one instance: how long the instance has it, and whether it was answered."""
+    """One delivery to one instance: its deadline, and whether it was answered."""
 
     def __init__(self, broker: Broker, parcel: Parcel, instance: Receiver) -> None:
         self.parcel = parcel
@@ -83,7 +83,7 @@ class Attempt:
         self._broker.lease_expired(self.parcel)
 
     def _miss(self) -> None:
-        """A crash, a stop or a frozen machine may leave it unanswered; nothing else may."""
+        """Only a crash, a stop or a frozen instance may leave a delivery unanswered."""
         process = self.instance.process
         busy_until = max(self._asked_at, process.frozen_until) + self._answer_s
         if self.instance.stopping or not process.alive:
@@ -112,14 +112,14 @@ class Broker:
         self._seen = seen
         self._pick = pick
         self.faulty = True
-        # Once everything has come to rest, nothing comes by itself any more.
+        # True at the end of a world: the broker starts no delivery by itself any more.
         self.closed = False
         self.parcels: list[Parcel] = []
         self._open = 0
-        # What was not answered yet, in the order it was sent.
+        # Deliveries without an answer, in the order they were sent.
         self._under_way: list[Attempt] = []
         self._tell = tell
-        # Told of every delivery, as it begins.
+        # Called with every delivery as it begins.
         self.on_delivery: Callable[[PublishedMessage], None] = lambda _: None
 
     def publish(self, message: PublishedMessage) -> None:
@@ -133,16 +133,16 @@ class Broker:
         if self.swarm.receipts_expire and self._happens(parcel, "delivered as it became too old to count", 0.3):
             age_s = COUNTED_S - parcel.dice.uniform(0.0, 8 * self.swarm.latency_s)
             at_s = (oracle.happened(message) - START) / timestamps.SECOND_US + age_s
-            # Whatever has become of it: what happens at a limit must be tried there.
-            self.loop.call_at(max(at_s, message.publish_s), self._deliver_to_somebody, parcel, context=WORLD)
+            # Delivered in any case: behaviour at a limit must be tested at the limit.
+            self.loop.call_at(max(at_s, message.publish_s), self._deliver_to_instance, parcel, context=WORLD)
 
     @property
     def drained(self) -> bool:
-        """Whether everything is acknowledged or given up, and no copy is under way any more."""
+        """Whether every message is acknowledged or dead-lettered, and no copy is in flight."""
         return self._open == 0 and not any(attempt.instance.process.alive for attempt in self._under_way)
 
     def dead_letters(self) -> list[Delivery]:
-        """Copies as Pub/Sub makes them: a new id, and attributes that say what it was."""
+        """Dead-letter copies as Pub/Sub makes them: a new id, and attributes that describe the original."""
         project, _, name = SUBSCRIPTION.removeprefix("projects/").partition("/subscriptions/")
         return [
             Delivery(
@@ -165,7 +165,7 @@ class Broker:
     def _delay_s(self, parcel: Parcel) -> float:
         delay_s = parcel.dice.expovariate(1 / self.swarm.delay_s)
         if self._happens(parcel, "held up", self.swarm.held_up):
-            # Longer than ticks may be late, or receipts are kept in some worlds.
+            # In some worlds longer than the ticks' lateness limit or the receipts' retention.
             delay_s += parcel.dice.uniform(600.0, 3_600.0)
         return delay_s
 
@@ -177,9 +177,9 @@ class Broker:
             parcel, "delivered after its acknowledgement", self.swarm.acked_again
         ):
             return
-        self._deliver_to_somebody(parcel)
+        self._deliver_to_instance(parcel)
 
-    def _deliver_to_somebody(self, parcel: Parcel) -> None:
+    def _deliver_to_instance(self, parcel: Parcel) -> None:
         if self.closed:
             return
         instance = self._pick(parcel.dice)
@@ -205,7 +205,7 @@ class Broker:
         try:
             self._checks.acknowledged(parcel.message)
         except Broken as broken:
-            # Not raised into the product, which would take it for a bug of its own and answer something else.
+            # Not raised into the product, which would treat it as a bug of its own and answer differently.
             self.object(broken)
         if self._happens(parcel, "acknowledgement lost", self.swarm.ack_lost):
             self._refused(attempt)
@@ -214,7 +214,7 @@ class Broker:
             parcel.acknowledged = True
 
     def _refused(self, attempt: Attempt) -> None:
-        """Once its lease has expired the next copy is under way already: copies must not multiply."""
+        """Redeliver, unless the lease has expired: then a copy is in flight, and copies must not multiply."""
         if not attempt.expired:
             self.again(attempt.parcel)
 
@@ -226,7 +226,7 @@ class Broker:
         self.loop.call_exception_handler({"message": "broken", "exception": broken})
 
     def again(self, parcel: Parcel) -> None:
-        """It comes back after a while, unless it has failed often enough to be given up."""
+        """Redeliver after a pause, or dead-letter the message if it has failed often enough."""
         most = self.swarm.dead_letter_attempts
         if parcel.settled:
             return

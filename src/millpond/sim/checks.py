@@ -1,6 +1,6 @@
-"""What must hold at every commit and at every acknowledgement. Nothing here decides; it only objects.
+"""Checks of every commit and every acknowledgement. They raise Broken, and never change the world.
 
-`final_checks.py` has what must hold when everything has come to rest.
+`final_checks.py` has the checks of the world at rest. Called by `world.py` and the simulated store.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from millpond.sim.oracle import KIND_OF, Document, FactKind
 from millpond.sim.store import CommittedChange, Storehouse
 
 TALLIES = "gate_passes"
-# What is there beside what the view made of the message.
+# Fields that Millpond adds to what the view returned.
 OURS = ("source", "ingestedAt")
-# As long as a delivery may take, its instance standing still in the middle of it. So long after a person deleted a
-# document, an instance may answer what was right before.
+# The longest time of a delivery, with its instance frozen in the middle of it. For so long after a person deleted a
+# document, an instance's answer may rest on the state before.
 AT_ONCE_S = 120
 
 
 def letter_of(message: PublishedMessage) -> Ref:
-    """Where its letter lies, if it has one: there is one subscription."""
+    """The ref of its letter, if it has one: there is one subscription."""
     return Ref(LETTERS, f"all__{message.id}")
 
 
 class Broken(AssertionError):
-    """A promise was broken: which, and how."""
+    """A broken promise: `checker` names it, the text describes it."""
 
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
@@ -43,31 +43,31 @@ class Broken(AssertionError):
 
 
 class Rules(NamedTuple):
-    """What the checks must know of the world. Times in microseconds."""
+    """Limits of the world that the checks need. Times in microseconds."""
 
     now: Callable[[], int]
     receipts_kept: int
-    # What the product allows for, and how far an instance's clock is really off.
+    # The skew that the product allows for, and the actual skew of instances' clocks.
     skew_allowed: int
     skew_max: int
     parked_after: int
-    # Of a step of a flow run.
+    # Attempts of a step of a flow run.
     attempts_max: int
 
 
 class Checks:
-    """Looks over the store's shoulder."""
+    """Observes every commit of the store."""
 
     def __init__(self, house: Storehouse, rules: Rules, seen: Counter[str]) -> None:
         self._house = house
         self._rules = rules
         self._seen = seen
         self.messages: dict[str, PublishedMessage] = {}
-        # PublishedMessage ids that a document has ever named as its source, or as the source of one of its fields.
+        # Ids of messages that a document has ever named as its source, or as the source of a field.
         self.written: set[str] = set()
         self.buried: set[str] = set()
         self._versions: dict[Ref, Version] = {}
-        # When, on the event loop's clock, a person deleted it.
+        # When a person deleted the document, on the event loop's clock.
         self._deleted_at: dict[Ref, float] = {}
         self._purged_at: dict[Ref, float] = {}
 
@@ -78,7 +78,7 @@ class Checks:
         self._deleted_at[ref] = self._house.loop.time()
 
     def was_deleted(self, message: PublishedMessage) -> bool:
-        """Whether a person ever deleted a document of this message's."""
+        """Whether a person ever deleted a document that this message feeds."""
         refs = [Ref(kind.collection, kind.id_of(message)) for kind in oracle.kinds_of(message)]
         return any(ref in self._deleted_at for ref in refs)
 
@@ -108,7 +108,7 @@ class Checks:
         self._note_batch(log)
 
     def acknowledged(self, message: PublishedMessage) -> None:
-        """The broker will forget it: the store must hold its effect, a superseding one, or a letter."""
+        """The broker will not redeliver it: the store must hold its effect, a greater effect, or a letter."""
         if message.id in self.buried and self._lies_in_its_letter(message):
             return
         if message.fact.flaw is not None and message.fact.flaw not in {REFUSED, BUG}:
@@ -132,16 +132,16 @@ class Checks:
         return {name: self._of_stamp(group["stamp"]) for group in source["stamps"] for name in group["fields"]}
 
     def _holds(self, kind: FactKind, document: Document, message: PublishedMessage) -> bool:
-        """Whether nothing of the message is missing, but for what a greater one says instead."""
+        """Whether every field of the message is in the document, or was set by a greater message."""
         own = oracle.rank(message, kind)
         holders = self.holders(kind, document)
         names = kind.fields_of(message) if kind.merged else ("source",)
         return all(name in holders and oracle.rank(holders[name], kind) >= own for name in names)
 
     def _version_is_new(self, new: Snapshot) -> None:
-        """A version that comes twice would let a writer pass who has not seen what was there in between."""
+        """A reused version would let a writer commit that has not seen the state in between."""
         last = self._versions.get(new.ref)
-        assert isinstance(new.version, int)  # noqa: S101 - the memory store's are
+        assert isinstance(new.version, int)  # noqa: S101 - the memory store's versions are integers
         if isinstance(last, int) and new.version <= last:
             raise Broken("versions are never reused", f"{new.ref.path} has version {new.version} after {last}")
         self._versions[new.ref] = new.version
@@ -149,7 +149,7 @@ class Checks:
     def _is_what_its_message_says(self, kind: FactKind, new: Snapshot) -> None:
         document = new.data or {}
         self._seen["tombstone written"] += "deleted" in document
-        # By message: a whole document is mostly one's, and what it says is worked out once.
+        # Cached by message: mostly one message sets the whole document, and its content is computed once.
         says: dict[str, Document] = {}
         for name, message in self.holders(kind, document).items():
             self.written.add(message.id)
@@ -174,7 +174,7 @@ class Checks:
                 raise Broken("stamps only grow", f"{new.ref.path}: {name} went back from {before.id} to {after.id}")
 
     def _is_in_all_views(self, kind: FactKind, new: Snapshot) -> None:
-        """Poison in one view means applied in none: the last pass is one that was counted, by the same commit."""
+        """Poison in one view means applied in none: the last pass was counted in the same commit."""
         if kind.topic == "gates" and new.data is not None:
             message = self.messages[new.data["source"]["messageId"]]
             if message.fact.number not in self._passes(message):
@@ -191,7 +191,7 @@ class Checks:
             raise Broken("tallies count each event once", f"{new.ref.path} forgot {set(before) - set(after)}")
 
     def _source_rank(self, tally: Document | None) -> oracle.Rank | None:
-        """The place in the order of the greatest event it has counted, as it says itself."""
+        """The rank of the greatest event that the tally says it has counted."""
         return (
             None if tally is None else oracle.rank(self._of_stamp(tally["source"]["stamp"]), KIND_OF["gate_last"])
         )
@@ -216,7 +216,7 @@ class Checks:
             raise Broken("no good message in the letters", f"{message.id} is buried as {reason}")
 
     def _is_whole(self, message: PublishedMessage, letter: Snapshot) -> None:
-        """What was buried can be brought back as it was sent."""
+        """A letter must hold the delivery exactly as it was sent."""
         head = letter.data or {}
         self._seen["letter in parts"] += bool(head["parts"])
         parts = [self._house.get(part_ref(letter.ref, name)).data or {} for name in head["parts"]]
@@ -230,7 +230,7 @@ class Checks:
             raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
 
     def _lies_in_its_letter(self, message: PublishedMessage) -> bool:
-        """Whole, and for some time: one that has expired may be swept any moment. Or it was purged just now."""
+        """Whether its letter is there and will last (an expired one may be swept), or was just purged."""
         alive_at = timestamps.to_datetime(self._rules.now() - self._rules.skew_max)
         found = self._house.get(letter_of(message))
         if found.data is None:
@@ -241,10 +241,10 @@ class Checks:
         return True
 
     def _has_no_receipt(self, message: PublishedMessage) -> None:
-        """What a living receipt vouches for was counted: then it is a duplicate, however old it is.
+        """An event with a live receipt was counted, so it is a duplicate at any age, and must not be buried.
 
-        Unless two instances had it at once, and by one's clock it was too old already: then it is counted, and has
-        a letter, which when it is replayed is a duplicate.
+        The exception: two instances had it at once, and by one instance's clock it was too old. Then it is counted
+        and has a letter, and a replay of the letter is a duplicate.
         """
         now = self._rules.now()
         alive_at = timestamps.to_datetime(now + self._rules.skew_max)
@@ -257,7 +257,7 @@ class Checks:
                 raise Broken("receipts agree", f"{message.id} is buried, and {receipt.ref.id} says it was counted")
 
     def _has_its_effect(self, old: Snapshot, new: Snapshot) -> None:
-        """A receipt is written with what it vouches for, or it would turn the next copy away for nothing."""
+        """A receipt is committed with its effect; otherwise the next copy would be dropped without one."""
         renewed = old.data is not None and new.data is not None and old.data["createdAt"] != new.data["createdAt"]
         self._seen["receipt expired and made anew"] += renewed
         known = {} if renewed else (old.data or {}).get("views", {})

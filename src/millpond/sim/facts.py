@@ -1,8 +1,8 @@
 """What the producers publish: facts, each in one or more messages. Seeded.
 
-A fact is what happened, in the abstract; a message is one publication of it. The simulation draws all of them
-before anything runs: its instances get the bytes, and its oracle gets the fact itself, so that neither can copy the
-other's mistakes. The demo makes facts of a market while it runs, and publishes them by the same code.
+A fact is what happened; a message is one publication of it. The simulation draws all messages before anything runs.
+Its instances get the bytes and its oracle gets the fact itself, so neither can copy the other's mistakes. The demo
+makes facts while it runs, and publishes them by the same code.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from millpond.sim.swarm import Producers, Swarm
 
 START = 1_767_571_200_000_000  # 2026-01-05T00:00:00Z
 _SECOND = timestamps.SECOND_US
-# Everything that happened "at the same time" happened on a multiple of this.
+# Event times are multiples of this, so that ties are common.
 _GRID = 30 * _SECOND
 POISON = ("no JSON", "odd key", "no offset", "no topic")
 BUG = "bug"
 REFUSED = "refused"
-# What a store says no to, wherever it stands in a document.
+# A value that a store refuses anywhere in a document.
 UNSTORABLE = "unstorable"
 TOPIC_NAMES = {
     "services": "system.events",
@@ -61,19 +61,19 @@ _SEQUENCE_FIELDS = {
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """`number` makes what it says different from what any other fact says."""
+    """`number` makes its content different from that of every other fact."""
 
     number: int
     topic: str
     key: str
-    # When it happened by the producer's clock, in microseconds; None where the producer does not say.
+    # When it happened by the producer's clock, in microseconds; None if the producer sends none.
     at: int | None
     sequence: int | None
     event_id: str | None
     # The fields a partial update of a signal names; a door that is removed.
     says: tuple[str, ...]
     flaw: str | None
-    # The fields beside key, time, sequence and event id; None where they are made of the number.
+    # The fields beside key, time, sequence and event id; None if they are derived from the number.
     content: dict[str, Any] | None = None
 
 
@@ -107,11 +107,11 @@ def draw_messages(seed: int, swarm: Swarm) -> list[PublishedMessage]:
 def publish(
     dice: random.Random, producers: Producers, ids: Iterator[str], fact: Fact, published_at: int
 ) -> list[PublishedMessage]:
-    """The fact's message, and after it the copies that its producer publishes again, under ids of their own."""
+    """The fact's message, then the copies that its producer republishes under new ids."""
     times = [published_at]
     copies = (dice.random() < producers.republished) + (dice.random() < producers.republished / 3)
     for _ in range(copies):
-        # The same instant, or later: where receipts expire, also after this one's has.
+        # At the same instant or later; if receipts expire, perhaps after this one's receipt has.
         later = dice.choice(
             (0.0, dice.random(), dice.expovariate(1 / 10.0), dice.random() * producers.publishing_s)
         )
@@ -120,7 +120,7 @@ def publish(
 
 
 def draw_legacy(seed: int, swarm: Swarm) -> list[PublishedMessage]:
-    """What was there before Millpond, as an earlier consumer made it of messages nobody will send again."""
+    """Documents from before Millpond, made by an earlier consumer of messages that are not redelivered."""
     dice = random.Random(f"{seed}/legacy")  # noqa: S311 - as above
     topics = [topic for topic in swarm.topics if topic in {"services", "pipelines"}]
     messages = []
@@ -149,16 +149,16 @@ def _draw_fact(dice: random.Random, swarm: Swarm, number: int, published_at: int
     flaw = draw_flaw(dice, swarm, topic)
     if at is None and (topic == "gates" or flaw == "no offset"):
         # A tally needs events with a time of their own: without one, a copy that is published after the receipt
-        # has expired cannot be told from a new event (docs/guarantees.md).
+        # has expired looks like a new event (docs/guarantees.md).
         at = published_at
     says = _draw_says(dice, topic)
     same = [fact for fact in earlier if (fact.topic, fact.key) == (topic, key) and fact.event_id and not fact.flaw]
     if same and topic != "gates" and dice.random() < swarm.reused_event_id:
-        # Two events that claim to be one, and differ.
+        # Two events with one id and different content.
         model = dice.choice(same)
         event_id, at, sequence = model.event_id, model.at, model.sequence
     elif same and dice.random() < swarm.reused_event_id:
-        # One id for every update of a thing: another time makes it another event.
+        # One id for every update of a document: a different time makes it a different event.
         model = dice.choice(same)
         taken = {fact.at for fact in earlier if fact.event_id == model.event_id}
         event_id = event_id if at in taken else model.event_id
@@ -204,7 +204,7 @@ def _draw_says(dice: random.Random, topic: str) -> tuple[str, ...]:
 
 
 def payload_of(fact: Fact) -> dict[str, Any]:
-    """What the producer says, as JSON."""
+    """The payload as the producer sends it."""
     content = _CONTENTS[fact.topic](fact) if fact.content is None else fact.content
     payload: dict[str, Any] = {_KEY_FIELDS[fact.topic]: fact.key, **content}
     if fact.at is not None:
@@ -238,12 +238,12 @@ _CONTENTS: dict[str, Callable[[Fact], dict[str, Any]]] = {
 
 
 def data_of(fact: Fact) -> bytes:
-    """The bytes of a message, flaw and all."""
+    """The bytes of a message, with its flaw."""
     payload = payload_of(fact)
     if fact.flaw == "no JSON":
         return b'{"broken": '
     if fact.flaw == "no topic":
-        # Some payloads are known by their shape alone.
+        # Some payloads are routed by their shape alone.
         payload = {"number": fact.number}
     if fact.flaw == "odd key":
         payload[_KEY_FIELDS[fact.topic]] = True

@@ -1,4 +1,7 @@
-"""What must hold when everything has come to rest: the documents are the fold of what arrived, and stay so."""
+"""Checks of the world at rest: the documents are the fold of what arrived, and redelivery changes nothing.
+
+Called by `world.py` once every message is settled. They raise Broken, and never change the world.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Rest(NamedTuple):
     receipts_expire: bool
 
     def arrived(self) -> list[PublishedMessage]:
-        """What must have had its effect: everything that was acknowledged and can be stored."""
+        """Messages that must have had their effect: acknowledged, and possible to store."""
         written, buried = self.checks.written, self.checks.buried
         found = []
         for parcel in self.parcels:
@@ -44,7 +47,7 @@ class Rest(NamedTuple):
         return found + [copy for copy in self.copies if copy.fact.flaw in {None, BUG} and self._counts(copy)]
 
     def _counts(self, copy: PublishedMessage) -> bool:
-        """A copy of a pass that is too old to be counted stays where it is."""
+        """False for a copy of a pass that is too old to be counted: it stays in the dead-letter topic."""
         return copy.fact.topic != "gates" or copy.id in self.checks.written
 
 
@@ -78,7 +81,7 @@ def check_tallies(rest: Rest) -> None:
     sent = oracle.tallies(known)
     for path, passes in counted.items():
         if not passes <= sent.get(path, set()):
-            raise Broken("tallies count each event once", f"{path} counts what nobody sent")
+            raise Broken("tallies count each event once", f"{path} counts a pass that was never sent")
 
 
 def check_outcomes(rest: Rest) -> None:
@@ -100,7 +103,7 @@ def check_outcomes(rest: Rest) -> None:
 
 
 def check_receipts(rest: Rest) -> None:
-    """Where receipts do not expire: one for every logical event that was taken, and none for what was not."""
+    """If receipts do not expire: one for each logical event that was taken, and no others."""
     if rest.receipts_expire:
         return
     receipts = [snapshot.data or {} for snapshot in rest.house.all_of(RECEIPTS)]
@@ -119,7 +122,7 @@ def check_receipts(rest: Rest) -> None:
 
 
 def photograph(house: Storehouse, collections: Iterable[str]) -> dict[Ref, Version | None]:
-    """Every document of these and its version, which changes with any change."""
+    """The version of every document in these collections. Any change changes it."""
     return {snapshot.ref: snapshot.version for kind in collections for snapshot in house.all_of(kind)}
 
 
@@ -130,7 +133,7 @@ def check_unchanged(before: Mapping[Ref, Version | None], after: Mapping[Ref, Ve
 
 
 def _logical(message: PublishedMessage) -> tuple[object, ...]:
-    """Equal for what the product may take for one event: an id with its time and sequence, or the same content."""
+    """Equal for messages of one logical event: an id with its time and sequence, or the same content."""
     fact: Fact = message.fact
     if fact.event_id is not None:
         return fact.topic, fact.event_id, fact.at, fact.sequence

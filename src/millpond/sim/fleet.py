@@ -1,4 +1,4 @@
-"""The instances of the simulated world: how they start, crash, stop in an orderly way, and come back."""
+"""The instances of the simulated world: starts, crashes, freezes, stops and restarts them. Owned by `world.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millpond.sim.instance import Instance, OnAnswer
 from millpond.sim.loop import WORLD
 from millpond.sim.store import Storehouse
 
-# A process that is to die does so within this many callbacks of its own: at any await, not only where time passes.
+# A killed process runs up to this many more callbacks, so it may die at any await, not only at a timer.
 _STEPS_LEFT_MAX = 60
 
 
@@ -48,7 +48,7 @@ class Fleet:
         return living[int(dice.random() * len(living))] if living else None
 
     def anyone(self) -> Instance:
-        """While nothing dies any more."""
+        """An instance. Only for the phase in which no instance dies."""
         instance = self.pick(self._dice)
         assert instance is not None  # noqa: S101 - all of them live
         return instance
@@ -58,7 +58,7 @@ class Fleet:
         self._calm = True
         for slot, instance in enumerate(self._slots):
             if instance is not None and not instance.stopping and self._swarm.outlives_faults:
-                # What it leaked while everything failed (room, places, busy documents) must not stop it.
+                # Anything it leaked during the faults (room, slots, busy documents) must not block it.
                 instance.process.steps_left = None
                 instance.mend()
                 continue
@@ -98,12 +98,12 @@ class Fleet:
         instance = self.pick(self._dice)
         if instance is not None and not instance.stopping and not self._calm:
             self._seen["stopped in an orderly way"] += 1
-            # Told so, even where it is frozen and will hear of it later.
+            # The signal is sent even to a frozen instance, which handles it later.
             instance.stopping = True
             instance.start(instance.stop())
 
     def _freeze(self) -> None:
-        """As when its machine is paused: what it believes about time and leases is wrong when it goes on."""
+        """Pause the instance's machine: when it continues, its view of time and leases is out of date."""
         self._later(self._swarm.freeze_every_s, self._freeze)
         instance = self.pick(self._dice)
         if instance is not None and not self._calm:

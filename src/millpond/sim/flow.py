@@ -1,7 +1,7 @@
-"""Flow runs in the simulated world: who submits them, how their events travel, what steps do, what must hold.
+"""Flow runs in the simulated world: submissions, their events, the steps' work, and checks.
 
-An event is raised by every change of a run, comes late, twice or not at all, and shows the run as it was then. The
-workers, their claims and their sweep are the real ones.
+Every change of a run raises an event that shows the run as it was then. The event arrives late, twice or not at
+all. The workers, their claims and their sweep are the real ones. Owned by `world.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millpond.sim.instance import STEP_TYPE, Instance
 from millpond.sim.loop import WORLD, VirtualLoop
 from millpond.sim.store import Storehouse
 
-# Until an event that nobody answered comes again; longer than any step.
+# The time until an unanswered event is redelivered; longer than any step.
 _ANSWER_S = 120.0
 _SWEEP_EVERY_S = 20.0
 
@@ -68,7 +68,7 @@ class FlowWorld:
         return len(self._finished) == self._swarm.runs and all(self._finished.values())
 
     async def step(self, context: StepContext) -> Document:
-        """What a step does: it takes its time, and sometimes fails."""
+        """The work of a step: it waits, and sometimes fails."""
         if context.token in self._begun:
             self._object("each claim is worked on once", f"{context.run_id}/{context.step_id} by {context.token}")
         self._begun.add(context.token)
@@ -83,7 +83,7 @@ class FlowWorld:
         return {"by": context.token}
 
     def _check_held(self, context: StepContext) -> None:
-        """Where clocks agree, who is not told that the step is lost must still have it."""
+        """If clocks agree, a worker whose claim is not reported lost must still hold it."""
         if self._rules.skew_max or context.is_lost():
             return
         run = self._house.get(Ref(FLOW_RUNS, context.run_id)).data or {}
@@ -92,7 +92,7 @@ class FlowWorld:
             self._object("a worker knows when its claim is lost", f"{context.run_id}/{context.step_id} is {claim}")
 
     def _object(self, checker: str, text: str) -> None:
-        """Not raised into a step, which would only have failed."""
+        """Report it to the world. Raised in a step, it would only make the step FAILED."""
         self._loop.call_exception_handler({"message": "broken", "exception": Broken(checker, text)})
 
     def changed(self, old: Snapshot, new: Snapshot) -> None:
@@ -169,7 +169,7 @@ class Sweeping(Protocol):
 
 
 def _is_waiting(steps: dict[str, Any]) -> bool:
-    """Whether somebody could begin a step now."""
+    """Whether a worker could begin a step now."""
     done = {name for name, step in steps.items() if step["status"] == "SUCCEEDED"}
     return any(step["status"] == "READY" and done.issuperset(step["dependsOn"]) for step in steps.values())
 

@@ -1,4 +1,4 @@
-"""What must hold at every change of a flow run's step. Nothing here decides; it only objects."""
+"""Checks of every change of a flow run's step, called by `flow.py`. They raise Broken and never change the world."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StepChecks:
         waiting = [other for other in old["dependsOn"] if before[other]["status"] != "SUCCEEDED"]
         if waiting:
             raise Broken(ORDER, f"{name} began before {waiting}")
-        # Attempts that ended without a result stay in what is left of the claim.
+        # The claim's remaining fields keep the number of attempts that ended without a result.
         self._attempt_is(name, new, int((old.get("claim") or {}).get("attempt", 0)) + 1)
 
     def _taken_over(self, name: str, claim: Document, new: Document) -> None:
@@ -54,7 +54,7 @@ class StepChecks:
         self._seen["lease taken over"] += 1
 
     def _returned(self, name: str, claim: Document, new: Document) -> None:
-        """By the sweep once its lease is over; or by its holder, who stops, which is nobody's failed attempt."""
+        """By the sweep once its lease is over, or by its holder that stops, which is no failed attempt."""
         if self._house.writer != claim["owner"]:
             self._lease_is_over(name, claim, "was taken from")
             self._attempt_is(name, new, claim["attempt"])
@@ -84,5 +84,5 @@ class StepChecks:
             raise Broken(LEASE, f"{name} {what} {claim['owner']}")
 
     def _holds(self, claim: Document) -> bool:
-        """By every clock there is in this world."""
+        """Whether the lease holds by the clock of every instance."""
         return timestamps.from_datetime(claim["leaseUntil"]) > self._rules.now() + self._rules.skew_max

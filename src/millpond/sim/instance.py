@@ -1,7 +1,7 @@
 """One instance of the service, from start to death: the real engine, push endpoint, letters and flow worker.
 
-Only what touches the world is replaced: the store's connection, the clock, the log's thread, and where tokens and
-pauses come from.
+Only what touches the outside is replaced: the store's connection, the clock, the log's thread, and the source of
+tokens and pauses. Created by `fleet.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OnAnswer = Callable[[Delivery | None, Result], None]
 
 
 def settings_of(swarm: Swarm) -> Settings:
-    """On Firestore, as far as the instance can tell: there events of flow runs come from outside."""
+    """Settings of an instance. STORE is Firestore, so that events of flow runs come from outside."""
     return settings_module.load(
         {
             "STORE": "firestore",
@@ -57,7 +57,7 @@ def settings_of(swarm: Swarm) -> Settings:
             "POISON_POLICY": swarm.poison_policy,
             "RECEIPT_TTL_DAYS": str(RECEIPT_TTL_DAYS) if swarm.receipts_expire else "7",
             "VIEW_ERROR_PARK_AFTER_S": "60",
-            # What waits for its view to be mended must not be lost meanwhile.
+            # Messages that wait for their view to be fixed must not be lost meanwhile.
             "LETTER_TTL_DAYS": "0.01" if swarm.receipts_expire and "doors" not in swarm.topics else "14",
             "FLOW_LEASE_S": str(swarm.flow_lease_s),
             "FLOW_STEPS_AT_ONCE": str(swarm.steps_at_once),
@@ -127,7 +127,7 @@ class Instance:
         self._push = PushEndpoint(self.engine, outcomes)
         self.flow = Flow(
             settings,
-            # All of the port and of the catalog that it uses.
+            # It has the methods of the port and of the catalog that the service uses.
             cast("StoreWithCatalog", self.store),
             log,
             self.metrics,
@@ -139,7 +139,7 @@ class Instance:
         )
 
     def mend(self) -> None:
-        """As if the next version had been rolled out without a restart."""
+        """Fix the view's bug, as if a new version were rolled out without a restart."""
         for view in self._views:
             if isinstance(view, Doors):
                 view.mended = True
@@ -152,14 +152,14 @@ class Instance:
         self._loop.call_soon(self._push.accept, "POST", _HEADERS, body, respond, context=self.context)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do this as part of the instance: it dies with it."""
+        """Run this as part of the instance: it dies with the instance."""
         return self._loop.create_task(work, context=self.context)
 
     async def replay_letter(self, ref: Ref) -> Result | None:
         return await self.letters.replay(ref, partial(self.engine.handle, replay=True))
 
     async def stop(self) -> None:
-        """As on SIGTERM: finish or give back, then end."""
+        """As on SIGTERM: finish or give back work, then end."""
         self.stopping = True
         await asyncio.gather(self.engine.drain(), self.flow.drain())
         self.process.kill()

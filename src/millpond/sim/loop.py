@@ -1,9 +1,9 @@
-"""An asyncio event loop without a world: time is a number, what runs next is drawn from a seed, processes can die.
+"""An asyncio event loop on virtual time: the next callback is drawn from a seed, and processes can die.
 
-It has no sockets, threads or clock. Time passes only when nothing is left to do at this moment, and then jumps to
-the next timer. Of the callbacks that are ready any may be next, so that no order the product relies on by accident
-holds for long. A callback belongs to the process in whose context it was made; those of a dead process are never
-run, so its tasks stop in the middle, and not even a `finally` of theirs is reached.
+It has no sockets, threads or real clock. Time stands still while a callback is ready, then jumps to the next timer.
+The next callback is drawn at random from those that are ready, so code that relies on an accidental order fails.
+A callback belongs to the process in whose context it was created. Callbacks of a dead process never run: its tasks
+stop in the middle, without running a `finally`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Ts = TypeVarTuple("Ts")
 
 
 class Process:
-    """What dies together."""
+    """A simulated process: its callbacks die together."""
 
     __slots__ = ("alive", "frozen_until", "on_death", "steps_left")
 
     def __init__(self) -> None:
         self.alive = True
-        # It dies after so many more callbacks; None does not.
+        # The process dies after this many more callbacks; None means never.
         self.steps_left: int | None = None
-        # Until then it does nothing, and notices nothing, as when its machine is paused.
+        # Until then its callbacks do not run, as if its machine were paused.
         self.frozen_until = 0.0
         self.on_death: Callable[[], None] = lambda: None
 
@@ -39,19 +39,19 @@ class Process:
             self.on_death()
 
     def context(self) -> contextvars.Context:
-        """A context for whatever is to belong to this process."""
+        """A context for callbacks and tasks of this process."""
         context = contextvars.copy_context()
         context.run(_PROCESS.set, self)
         return context
 
 
-# What belongs to no process lives as long as the world.
+# For callbacks of no process: they live as long as the world.
 _PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 WORLD = contextvars.Context()
 
 
 class Stuck(Exception):
-    """Nothing is left to run, and what was waited for has not happened."""
+    """Nothing is left to run, or time is up, and the awaited condition is false."""
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -62,12 +62,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._made = 0
         self._ready: list[tuple[Process | None, asyncio.Handle]] = []
         self._timers: list[tuple[float, int, Process | None, asyncio.Handle]] = []
-        # Kept to the end, so that no task of a dead process is cleaned up, which would run its `finally`.
+        # Kept to the end: garbage collection of a dead process's task would run its `finally`.
         self._tasks: list[asyncio.Task[Any]] = []
         self.steps = 0
 
     def run_until(self, done: Callable[[], bool], time_max: float) -> None:
-        """Run until `done()`. Raises Stuck where it does not happen before `time_max`."""
+        """Run until `done()`. Raises Stuck if that is not before `time_max`."""
         asyncio._set_running_loop(self)  # noqa: SLF001 - documented as meant for implementers of event loops
         try:
             while not done():
@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Whatever nobody caught, in a callback, a task or a report of the product's, fails the run."""
+        """Any uncaught error, in a callback, a task or a report of the product, fails the run."""
         self._on_error(context.get("exception") or context["message"])
 
     def get_debug(self) -> bool:
@@ -169,10 +169,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Asked for by `TimerHandle.cancel`; a cancelled timer is passed over when its time comes."""
+        """Required by `TimerHandle.cancel`. A cancelled timer is skipped when it is due."""
 
     def close(self) -> None:
-        """Forget everything. What the dead left unfinished is unwound only now, when it can change nothing."""
+        """Drop everything. Tasks of dead processes are unwound only now, when they can change nothing."""
         self._ready.clear()
         self._timers.clear()
         self._on_error = lambda _: None

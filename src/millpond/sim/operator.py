@@ -1,6 +1,6 @@
-"""People in the simulated world: they left documents from before Millpond, delete some, replay letters, purge them.
+"""The simulated operator: writes documents from before Millpond, deletes documents, replays and purges letters.
 
-And the store's own housekeeper, which removes what has expired, some time after it has.
+It also runs the store's expiry, which removes expired documents some time after they expire. Owned by `world.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from millpond.sim.loop import WORLD
 from millpond.sim.oracle import KIND_OF, KINDS
 from millpond.sim.store import Storehouse
 
-# A store that expires by itself takes its time; what has expired is there for a while.
+# The expiry of a store lags: an expired document stays for a while.
 _SWEEP_EVERY_S = 600.0
-# A letter is purged within the time so many calls of the store take: about as long as a delivery is being buried.
+# A letter is purged within the time of this many store calls: about as long as a burial takes.
 _PURGED_WITHIN_CALLS = 12
 
 
@@ -49,7 +49,7 @@ class Operator:
         self.at_work = True
 
     def begin(self, legacy: list[PublishedMessage], until_s: float) -> None:
-        """Whatever is to happen before `until_s`."""
+        """Schedule everything that happens before `until_s`."""
         for message in legacy:
             self._write_as_before(message)
         for _ in range(self._house.swarm.deletes):
@@ -65,9 +65,9 @@ class Operator:
         self._house.commit([Delete(ref, version)])
 
     def letter_touched(self, ref: Ref) -> None:
-        """A letter was stored, or its message comes again: perhaps somebody purges it while it is being buried.
+        """A letter was stored, or its message was redelivered: perhaps purge it during the burial.
 
-        Only one whose message can never succeed: what else is buried must be there when it is replayed.
+        Only a letter whose message can never succeed: all others must be there for the replay.
         """
         letter = self._house.get(ref).data
         if letter is None or not self.at_work or self._purging.random() >= self._house.swarm.purged:
@@ -84,7 +84,7 @@ class Operator:
             instance.start(_purge(instance, ref))
 
     def _write_as_before(self, message: PublishedMessage) -> None:
-        """As an earlier consumer left it: what the message says, where it came from, and no stamp."""
+        """A document as an earlier consumer left it: content and source of the message, and no stamp."""
         kind = next(kind for kind in KINDS if kind.topic == message.fact.topic)
         ref = Ref(kind.collection, kind.id_of(message))
         if oracle.is_late(message, kind) or self._house.get(ref).data is not None:
@@ -95,7 +95,7 @@ class Operator:
         self._seen["document from before Millpond"] += 1
 
     def _delete_something(self) -> None:
-        """Of a kind that comes back whole when everything is delivered again."""
+        """Delete a document of a kind that redelivery restores completely."""
         found = [snapshot.ref for kind in KIND_OF if kind != "gate_last" for snapshot in self._house.all_of(kind)]
         if found and self.at_work:
             ref = self._dice.choice(found)
@@ -119,7 +119,7 @@ class Operator:
 
 
 async def _replay(instance: Instance, ref: Ref) -> None:
-    """The command would say what went wrong, and the operator try again some day."""
+    """Errors are ignored: the real command would print them, and the operator would try again later."""
     try:
         await instance.replay_letter(ref)
     except MillpondError:

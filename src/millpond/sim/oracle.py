@@ -1,8 +1,8 @@
-"""What the documents must be: take everything that arrived, sort it, fold it. Nothing is shared with the product.
+"""The oracle: computes what the documents must be by sorting and folding everything that arrived.
 
-It must import nothing that decides in the product (`plan`, `stamp`, `views`, `route`, `receipts`), or it would
-agree with every mistake made there; a test looks at its imports. It knows what a view's document holds from the
-view's documentation, and who wins from one tuple.
+It must never import the product's deciding modules (`plan`, `stamp`, `views`, `route`, `receipts`), because it
+would share their mistakes; a test checks its imports. A view's documentation defines the fields, and one tuple
+defines the winner. Called by the checks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ENV = "sim"
 
 
 class FactKind(NamedTuple):
-    """How the documents of one collection come about."""
+    """How the documents of one collection are derived from facts."""
 
     topic: str
     collection: str
     id_of: Callable[[PublishedMessage], str]
-    # The fields one message sets: all there are, or in a merged document its own.
+    # The fields one message sets: all of the document, or its own fields of a merged one.
     fields_of: Callable[[PublishedMessage], Document]
     merged: bool = False
     sequence_first: bool = False
@@ -65,7 +65,7 @@ def kinds_of(message: PublishedMessage) -> list[FactKind]:
 
 
 def fold(messages: Iterable[PublishedMessage]) -> dict[str, Document]:
-    """Every document's path and content, `source` and what depends on a clock of ours left out."""
+    """Every document's path and content, without `source` and fields that depend on Millpond's clock."""
     documents: dict[str, Document] = {}
     for kind in KINDS:
         ours = [message for message in messages if kind in kinds_of(message)]
@@ -88,7 +88,7 @@ def winners(messages: Iterable[PublishedMessage]) -> dict[str, str]:
 
 
 def tallies(messages: Iterable[PublishedMessage]) -> dict[str, set[int]]:
-    """The passes of each gate, whatever they came in: each counts once."""
+    """The passes of each gate: each counts once, however many messages carried it."""
     passes: dict[str, set[int]] = {}
     for message in messages:
         if message.fact.topic == "gates":
@@ -135,7 +135,7 @@ def _own_id(message: PublishedMessage) -> str:
 def _past_tick(message: PublishedMessage) -> Document:
     kept = to_datetime(message.published_at + _TICKS_KEPT)
     fields = {**_common(message, _own_id(message)), "symbol": message.fact.key, "expireAt": kept}
-    # It is ordered by the time it shows, so that one cannot run ahead either.
+    # The time it shows also orders it, so that time is clamped, too.
     return {**fields, "eventTime": to_datetime(ordered_at(message))}
 
 
@@ -148,7 +148,7 @@ def _bar(message: PublishedMessage) -> Document:
     fact = message.fact
     fields = {**_common(message, _bar_id(message)), "symbol": fact.key, "timeframe": "1m", "ts": to_datetime(START)}
     if fact.at is None:
-        # 002's preference: producedAt, publishedAt, timestamp, ts.
+        # The first of producedAt, publishedAt, timestamp, ts.
         fields["eventTime"] = to_datetime(START)
     else:
         fields["producedAt"] = to_datetime(fact.at)
@@ -159,7 +159,7 @@ def _signal(message: PublishedMessage) -> Document:
     fact = message.fact
     said = {name: payload_of(fact)[name] for name in fact.says}
     fields = {**_common(message, fact.key), "signalId": fact.key, **said, "updatedAt": _time(message)}
-    # No field of 002's preference names the time of an update.
+    # None of the preferred fields holds the time of an update.
     fields["eventTime"] = to_datetime(message.published_at)
     if fact.sequence is not None:
         fields["sequence"] = fact.sequence

@@ -1,4 +1,4 @@
-"""Many seeds, on as many cores as asked for, and what they came to together."""
+"""Runs many seeds on several processes, and sums up their reports. Called by `millpond simulate`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 from millpond.sim.world import WorldReport, run_seed
 
-# What one process does before it tells us.
+# Seeds that one process runs before it reports.
 _CHUNK = 8
-# What the world does to the instances; everything else that is counted is what comes of it.
+# Faults that the world injects. All other counts are consequences.
 FAULTS = (
     "crash",
     "stopped in an orderly way",
@@ -39,8 +39,7 @@ FAULTS = (
     "flow event delivered twice",
     "flow event lost",
 )
-# States that worlds reach seldom, or that a change could stop them from reaching without anybody noticing: what
-# people call them, and what the simulation counts them as.
+# Rare states, which a change could make unreachable without a failing check: name for people → name of the count.
 RARE = {
     "lost reply": "commit reply lost",
     "commit applied after its caller gave up": "committed after its caller gave up",
@@ -69,7 +68,7 @@ RARE = {
 
 
 class Summary(msgspec.Struct, kw_only=True):
-    """`failures` in the order of their seeds; only the first, unless asked to go on."""
+    """`failures` in the order of their seeds; only the first, unless `keep_going`."""
 
     start: int
     seeds: int = 0
@@ -110,7 +109,7 @@ class Summary(msgspec.Struct, kw_only=True):
 def run_seeds(
     start: int, count: int, *, jobs: int, keep_going: bool = False, advance: Callable[[int], None] = lambda _: None
 ) -> Summary:
-    """Run seeds `start` to `start + count - 1`. Stops at the first that fails, unless told to keep going."""
+    """Run seeds `start` to `start + count - 1`. Stops at the first failure, unless `keep_going`."""
     summary = Summary(start=start)
     for report in _reports(range(start, start + count), jobs):
         summary.add(report)
@@ -121,12 +120,12 @@ def run_seeds(
 
 
 def _reports(seeds: Sequence[int], jobs: int) -> Iterator[WorldReport]:
-    """In the order of the seeds, whoever runs them."""
+    """Reports in the order of the seeds, whichever process runs them."""
     if jobs == 1:
         yield from map(run_seed, seeds)
         return
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
-    # Spawned, not forked: whoever calls us may have threads.
+    # Spawned, not forked: the caller may have threads.
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
     try:
         for reports in pool.map(_run_chunk, chunks):

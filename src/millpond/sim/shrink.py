@@ -1,7 +1,7 @@
-"""A failing world made smaller: fewer messages, fewer faults, fewer instances, and the same promise broken.
+"""Shrinks a failing world: fewer messages, faults and instances, with the same promise broken.
 
-The messages are drawn once, from the seed; what is taken away is taken from there, so that what is left stays as it
-was. What still fails is kept, until nothing more can be taken away.
+The messages are drawn once from the seed, and removed from there, so the remaining ones do not change. A removal is
+kept if the world still fails, until no removal is left. Called by `millpond simulate` and the planted bugs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     messages: tuple[str, ...] | None = None
-    # Those that may happen; None is all that were drawn.
+    # Faults that may happen; None means all that were drawn.
     faults: tuple[str, ...] | None = None
     instances: int | None = None
 
@@ -48,7 +48,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
         return [message.id for message in self.shown_messages()]
 
     def options(self) -> str:
-        """What `millpond simulate` must be given to run exactly this."""
+        """The options of `millpond simulate` that run exactly this world."""
         words = [f"--seed {self.seed}"]
         if self.instances is not None:
             words.append(f"--instances {self.instances}")
@@ -60,7 +60,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shrink(seed: int, checker: str, advance: Callable[[int], None] = lambda _: None) -> Smaller:
-    """The smallest world found in which this checker still objects."""
+    """The smallest world found in which this checker still fails."""
     return _Shrinking(seed, checker, advance).shrink()
 
 
@@ -84,7 +84,7 @@ class _Shrinking:
         return self._best
 
     def _take_messages(self) -> None:
-        """Big pieces first, then ever smaller ones."""
+        """Remove big pieces first, then smaller ones."""
         size = max(1, len(self._best.messages or ()) // 2)
         while True:
             at = 0
@@ -106,7 +106,7 @@ class _Shrinking:
                 return
 
     def _try(self, **changes: Sequence[str] | int) -> bool:
-        """Whether it still fails with this taken away; if so it stays away."""
+        """Whether the world still fails after this removal; if so the removal is kept."""
         if self._runs >= RUNS_MAX:
             return False
         self._runs += 1

@@ -1,7 +1,7 @@
-"""The store of the simulated world: a process of its own, shared by all instances, that fails in every way it can.
+"""The simulated store: the real memory store behind a connection that fails, shared by all instances.
 
-What it holds is the real memory store. A call travels there, is served, and the answer travels back; the caller may
-have died or given up meanwhile, and what it asked for is done all the same. Faults are drawn call by call.
+A call takes time to arrive, is served, and its answer takes time to return. The caller may have died or timed out
+meanwhile; the call is served anyway. Faults are drawn for each call. Owned by `world.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millpond.sim.swarm import Swarm
 from millpond.stores.memory import MemoryStore
 
 T = TypeVar("T")
-# The client library's: after this long without an answer it says that it got none.
+# The client library's timeout: without an answer for this long, it raises an error.
 DEADLINE_S = 10.0
 
 
@@ -32,14 +32,14 @@ class CommittedChange(NamedTuple):
     new: Snapshot
 
 
-class Onlooker(Protocol):
-    """Who is told of every change, at the moment it is made."""
+class CommitObserver(Protocol):
+    """Called with every change, at the moment of the commit."""
 
     def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None: ...
 
 
 class Storehouse:
-    """What is stored, and how the store behaves today."""
+    """The stored documents, and the store's current faults."""
 
     def __init__(
         self, seed: int, swarm: Swarm, loop: VirtualLoop, seen: Counter[str], tell: Callable[[str], None]
@@ -49,11 +49,11 @@ class Storehouse:
         self.loop = loop
         self.seen = seen
         self.faulty = True
-        # Whose commit is being made; empty for the world's own.
+        # The instance whose commit is being applied; empty for the world's own.
         self.writer = ""
-        # The event loop's time until which nothing is answered.
+        # The store answers nothing before this time of the event loop.
         self.away_until = 0.0
-        self.onlooker: Onlooker | None = None
+        self.observer: CommitObserver | None = None
         self.tell = tell
         self.traced = False
         self._dice = random.Random(f"{seed}/store")  # noqa: S311 - repeatable on purpose
@@ -68,19 +68,19 @@ class Storehouse:
         return now(self.inner.find_events(message_id))
 
     def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """Without a way there, nor faults: for the world itself."""
+        """Commit at once, without latency or faults: for the world itself."""
         before = [self.get(write.ref) for write in writes]
         committed = now(self.inner.commit(writes, log))
-        if isinstance(committed, Committed) and self.onlooker is not None:
-            self.onlooker.committed([CommittedChange(old, self.get(old.ref)) for old in before], log)
+        if isinstance(committed, Committed) and self.observer is not None:
+            self.observer.committed([CommittedChange(old, self.get(old.ref)) for old in before], log)
         return committed
 
     def sweep(self, at: int) -> int:
-        """Remove what has expired; how many."""
+        """Remove expired documents. Returns how many."""
         return now(self.inner.sweep(at, None))
 
     def happens(self, fault: str, rate: float) -> bool:
-        """Whether this goes wrong now."""
+        """Draw whether this fault happens now."""
         if not self.faulty or rate == 0.0 or self._dice.random() >= rate:
             return False
         self.seen[fault] += 1
@@ -94,7 +94,7 @@ class Storehouse:
 
 
 class StoreConnection:
-    """The store port, as one instance has it."""
+    """The store port of one instance."""
 
     expires_by_itself = True
 
@@ -109,7 +109,7 @@ class StoreConnection:
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         if self._house.swarm.reads_at_once or len(refs) == 1:
             return await self._call("read", lambda: self._read(refs), refs)
-        # Each is of a moment after the call began, not all of one.
+        # Each snapshot is from some moment after the call began, not all from the same one.
         middle = len(refs) // 2
         first = await self._call("read", lambda: self._read(refs[:middle]), refs[:middle])
         return first + await self._call("read", lambda: self._read(refs[middle:]), refs[middle:])
@@ -132,7 +132,7 @@ class StoreConnection:
         return await answer
 
     def _serve(self, what: str, serve: Callable[[], T], answer: asyncio.Future[T], refs: Sequence[Ref]) -> None:
-        """The call has arrived. From here on it is the store's, whatever becomes of the caller."""
+        """The call has arrived. It is served even if the caller has died or timed out."""
         house, swarm = self._house, self._house.swarm
         if self._loop.time() < house.away_until:
             return
@@ -186,7 +186,7 @@ class StoreConnection:
             shown = ", ".join(_source_of(snapshot) for snapshot in sorted(result, key=lambda found: found.ref))
         else:
             shown = type(result).__name__
-        return f"{shown}, and nobody waits for it any more" if answer.done() else shown
+        return f"{shown}, and its caller no longer waits" if answer.done() else shown
 
     def _expire(self, answer: asyncio.Future[Any]) -> None:
         _answer(answer, None, Unavailable("no answer in time", code="DEADLINE_EXCEEDED"))
@@ -197,7 +197,7 @@ def _answer(answer: asyncio.Future[T], result: T | None, error: StoreError | Non
         return
     if error is not None:
         answer.set_exception(error)
-        # Looked at: whoever asked may be dead, and that is no reason to complain.
+        # Mark the error as retrieved: the caller may be dead, and asyncio must not report that.
         answer.exception()
     else:
         answer.set_result(result)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def _listed(refs: Sequence[Ref]) -> str:
 
 
 def _source_of(snapshot: Snapshot) -> str:
-    """Whose document it is, so that a trace tells who has seen what."""
+    """The message a document comes from, so that a trace shows what each instance saw."""
     document = snapshot.data
     if document is None:
         return "absent"
@@ -217,7 +217,7 @@ def _source_of(snapshot: Snapshot) -> str:
 
 
 def now(call: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing, such as the memory store's."""
+    """The result of a coroutine that never suspends, such as the memory store's."""
     try:
         call.send(None)
     except StopIteration as done:

@@ -1,7 +1,7 @@
-"""What one seed's world is like: how many of everything, and how often each thing goes wrong.
+"""The parameters of one seed's world: sizes and fault rates.
 
-Every seed draws its own rates, and about half of the faults not at all ("swarm testing"): worlds where everything
-fails a little all look alike, and hide what only happens when one thing fails often and the rest does not.
+Every seed draws its own rates, and turns about half of the faults off ("swarm testing"). Worlds in which everything
+fails a little look alike, and miss bugs that need one frequent fault and no others.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import random
 
 import msgspec
 
-# Where receipts expire: how long they are kept, in days, and so for how many seconds an event can be counted.
+# If receipts expire: their retention in days, and so for how many seconds an event can be counted.
 RECEIPT_TTL_DAYS = 0.01
 COUNTED_S = RECEIPT_TTL_DAYS * 86_400 - 300
-# Far smaller than they are, or no world would have enough messages to reach them.
+# Far smaller than in the product; otherwise no world would have enough messages to reach them.
 _LIMITS = {
     "shards_from": (1, 2, 6),
     "batch_count_max": (1, 2, 5),
@@ -26,9 +26,9 @@ TOPICS = ("services", "pipelines", "ticks", "bars", "signals", "doors", "gates")
 
 
 class Producers(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing goes wrong with what is published. Rates are probabilities per message."""
+    """Fault rates of producers, as probabilities per message."""
 
-    # For how long messages are published, in seconds, and so how much later a copy may be.
+    # For how many seconds messages are published, which also bounds the delay of a copy.
     publishing_s: float
     equal_times: float
     skewed_clock: float
@@ -42,7 +42,7 @@ class Producers(msgspec.Struct, frozen=True, kw_only=True):
 class Swarm(Producers, frozen=True, kw_only=True):
     """Rates are probabilities per message, delivery or call; times are seconds."""
 
-    # More of the producers.
+    # More about the producers.
     topics: tuple[str, ...]
     messages: int
     keys: int
@@ -63,10 +63,10 @@ class Swarm(Producers, frozen=True, kw_only=True):
     stop_every_s: float | None
     freeze_every_s: float | None
     restart_s: float
-    # Whether the processes that met the faults must drain what is left, or new ones do.
+    # Whether the processes that had the faults drain the rest, or new ones.
     outlives_faults: bool
     queue_size: int
-    # Limits of the product's, made small enough to be reached: EngineRules, and of a letter.
+    # Limits of EngineRules and of a letter, made small enough to be reached.
     limits: dict[str, int]
     part_bytes_max: int
     retry_total_s: float
@@ -100,7 +100,7 @@ class Swarm(Producers, frozen=True, kw_only=True):
     steps_at_once: int
 
 
-# What can be turned off in a world, to find out whether a failure needs it: the field, and its value for "never".
+# Faults that shrinking can turn off: name → the field and its value for "never".
 FAULTS: dict[str, float | None] = {
     "held_up": 0.0,
     "duplicated": 0.0,
@@ -130,7 +130,7 @@ FAULTS: dict[str, float | None] = {
 
 def without(swarm: Swarm, fault: str) -> Swarm:
     if fault == "dead_letter_attempts" and swarm.poison_policy == "native":
-        # No fault there: without it what is refused for ever would come again for ever.
+        # Not a fault in that world: without it, a refused message would be redelivered for ever.
         return swarm
     return msgspec.structs.replace(swarm, **{fault: FAULTS[fault]})
 
@@ -139,7 +139,7 @@ def draw(seed: int) -> Swarm:
     dice = random.Random(f"{seed}/swarm")  # noqa: S311 - repeatable on purpose
 
     def sometimes(low: float, high: float) -> float:
-        """Nothing in half of the worlds, else somewhere between, small rates as often as big ones."""
+        """Zero in half of the worlds, else between the two, with a logarithmic distribution."""
         return 0.0 if dice.random() < 0.5 else between(low, high)
 
     def between(low: float, high: float) -> float:
@@ -148,15 +148,14 @@ def draw(seed: int) -> Swarm:
     publishing_s = between(1.0, 120.0)
     latency_s = between(0.001, 0.35)
     poison_policy = dice.choice(("auto", "park", "native"))
-    # Without a dead-letter topic what is refused for ever comes again for ever.
+    # Without a dead-letter topic a refused message is redelivered for ever.
     dead_lettered = poison_policy == "native" or dice.random() < 0.2
-    # What was deleted comes back when everything is delivered again, which dead letters and what was there before
-    # Millpond are not.
+    # Redelivery restores deleted documents, but not those of dead letters or from before Millpond.
     deletes = dice.randint(1, 4) if not dead_lettered and dice.random() < 0.3 else 0
     topics = set(dice.sample(TOPICS, dice.randint(1, 4)))
     receipts_expire = dice.random() < 0.2
     if receipts_expire:
-        # Long enough for some to expire, of those that matter.
+        # Long enough for some of the relevant receipts to expire.
         publishing_s = between(600.0, 3_000.0)
         topics.add("gates")
     return Swarm(
@@ -187,7 +186,7 @@ def draw(seed: int) -> Swarm:
         freeze_every_s=between(5.0, 60.0) if dice.random() < 0.3 else None,
         restart_s=between(0.1, 10.0),
         queue_size=round(between(2, 64)),
-        # Time for a conflict, and what follows from it: with less, nothing would ever be stored.
+        # Enough time to recover from a conflict; with less, nothing would ever be stored.
         retry_total_s=max(between(1.0, 8.0), 24 * latency_s),
         poison_policy=poison_policy,
         receipts_expire=receipts_expire,
@@ -213,8 +212,8 @@ def draw(seed: int) -> Swarm:
         event_lost=sometimes(0.05, 0.4),
         steps_at_once=dice.choice((1, 2, 10)),
         outlives_faults=dice.random() < 0.5,
-        # Many small commits, or a letter's many parts, one after the other: where each is slow there is no time for
-        # them, and a world would be about nothing else.
+        # Many small commits, or a letter's many parts, run one after the other. If each is slow, no time is left
+        # for anything else in the world.
         limits={
             name: dice.choice(small)
             for name, small in _LIMITS.items()

@@ -1,6 +1,6 @@
-"""Views as a user would write them, for what the built-in ones do not do: deletion, a tally, a bug.
+"""Views as a user would write them, for cases the built-in views lack: deletion, a tally, a bug.
 
-Named by `VIEWS` in every simulated instance, and loaded like anybody's.
+Named by `VIEWS` in every simulated instance, and loaded like a user's module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from millpond.core.view import DELETE, Latest, Tally
 
 
 class Doors(Latest):
-    """One document per door; `removed` deletes it. Fails on doors whose state is `bug`, until that is mended."""
+    """One document per door; `removed` deletes it. Fails on doors whose state is `bug`, until the view is fixed."""
 
     topics = ("doors",)
     collection = "doors"
@@ -41,7 +41,7 @@ class GateLast(Latest):
 
 
 class GatePasses(Tally):
-    """How many passed each gate. Names every pass it has counted, so that one counted twice is seen."""
+    """How many passed each gate. Lists every pass it has counted, so that a double count is visible."""
 
     topics = ("gates",)
     collection = "gate_passes"
@@ -49,7 +49,7 @@ class GatePasses(Tally):
     time = "at"
 
     def fold(self, event: Event, current: Document) -> Document:
-        # In place, as users do: what is given to a fold is its own.
+        # Changed in place, as users do: a fold may change the document it is given.
         passes = current.setdefault("passes", [])
         passes.append(event.require("pass"))
         passes.sort()

@@ -1,8 +1,8 @@
 """One seed's world, from the first message to the last check.
 
-First everything goes wrong, as the seed has it. Then the faults stop, a version without the bug of a view is rolled
-out, and everything must drain. Then the dead letters are replayed, everything is delivered once more, and once more
-without receipts: by then nothing may change.
+In the first phase the seed's faults happen. Then the faults stop, a version without the view's bug is rolled out,
+and everything must drain. Then the dead letters are replayed, and everything is delivered once more, and once more
+without receipts, which must change nothing. Called by `runner.py` and `shrink.py`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
 from millpond.sim.swarm import Swarm, draw
 from millpond.stores.memory import MemoryStore
 
-# How long faults go on after the last message was published, and how long what is left then may take.
+# How long faults continue after the last message is published, and how long draining may take after that.
 AFTERMATH_S = 30.0
 DRAIN_S = 4 * 3_600.0
 DRAINS = "everything drains"
-# No more than the smallest waiting room takes.
+# No more than the smallest waiting room holds.
 _AGAIN_AT_ONCE = 2
 _TRIES = 50
 
@@ -52,7 +52,7 @@ class WorldFailure(msgspec.Struct, frozen=True):
 
 
 class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one world came to. `seen` counts faults and rare states by name."""
+    """The result of one world. `seen` counts faults and rare states by name."""
 
     seed: int
     failure: WorldFailure | None
@@ -75,7 +75,7 @@ class World:
         self._seen: Counter[str] = Counter()
         self._traced = trace
         self._lines: list[str] = []
-        # Sockets, signals and processes it has none of, and nobody asks for them.
+        # It implements no sockets, signals or subprocesses, and the product uses none here.
         self._loop = VirtualLoop(seed, self._fail)  # type: ignore[abstract]
         settings = settings_of(swarm)
         rules = Rules(
@@ -87,7 +87,7 @@ class World:
             attempts_max=settings.flow_attempts_max,
         )
         self._house = Storehouse(seed, swarm, self._loop, self._seen, self._tell)
-        self._house.onlooker = self
+        self._house.observer = self
         self._house.traced = trace
         self._checks = Checks(self._house, rules, self._seen)
         self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
@@ -96,7 +96,7 @@ class World:
         self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
         self._broker.on_delivery = lambda message: self._operator.letter_touched(letter_of(message))
         self._applied: Counter[str] = Counter()
-        # Of what the broker gave up, as it comes back from the dead-letter topic.
+        # Copies of messages that the broker dead-lettered, as they come from the dead-letter topic.
         self._copies: list[PublishedMessage] = []
 
     @property
@@ -113,7 +113,7 @@ class World:
             self._broker.closed = True
             self._replay_letters()
             if self._checks.anything_deleted:
-                # A person deleted documents: only when everything comes once more are they as they must be.
+                # A person deleted documents: only redelivery of everything restores them.
                 self._deliver_again(self._messages)
             self._check_rest()
             self._check_redelivery()
@@ -121,7 +121,7 @@ class World:
             self._fail(broken)
         except _Failed:
             pass
-        except Exception as error:  # noqa: BLE001 - a bug that shows while the world rests is one of this seed, too
+        except Exception as error:  # noqa: BLE001 - a bug in this phase is a failure of this seed, too
             self._fail(error)
         finally:
             self._loop.close()
@@ -136,7 +136,7 @@ class World:
         )
 
     def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None:
-        """The store tells us of every commit."""
+        """Called by the store with every commit."""
         self._checks.committed(changes, log)
         for old, new in changes:
             if new.ref.collection == FLOW_RUNS and new.data is not None:
@@ -178,7 +178,7 @@ class World:
         self._fleet.calm_down()
 
     def _replay_letters(self) -> None:
-        """As an operator would: what the broker gave up, then what was buried."""
+        """Replay as an operator would: first the broker's dead letters, then ours."""
         for delivery in self._broker.dead_letters():
             original = self._checks.messages[delivery.message_id[1:]]
             copy = msgspec.structs.replace(original, id=delivery.message_id)
@@ -199,13 +199,13 @@ class World:
         final_checks.check_receipts(rest)
 
     def _check_redelivery(self) -> None:
-        """Twice: with receipts, and without. A tally rests on them, so there the second does not count."""
+        """Deliver everything twice: with receipts, and without. A tally needs them, so the second excludes it."""
         arrived = [parcel.message for parcel in self._broker.parcels if not parcel.dead]
         before = final_checks.photograph(self._house, (*KIND_OF, TALLIES))
         self._deliver_again(arrived)
         after = final_checks.photograph(self._house, (*KIND_OF, TALLIES))
         final_checks.check_unchanged(before, after, "delivered once more")
-        # A commit that was asked for long ago may still be on its way, and rests on a receipt's absence.
+        # A commit sent long ago may still arrive, and may rest on the absence of a receipt.
         self._run_until_time(self._loop.time() + 4 * DEADLINE_S)
         for receipt in self._house.all_of(RECEIPTS):
             self._operator.delete(receipt.ref)
@@ -230,7 +230,7 @@ class World:
         self._wait_for(everything())
 
     async def _until_settled(self, send: Callable[[Instance], Awaitable[Result | None]]) -> Result | None:
-        """As whoever sends it would: what must come again does, after a while."""
+        """Send as a broker or an operator would: after RETRY again, with a pause."""
         reason = ""
         for _ in range(_TRIES):
             try:
@@ -263,7 +263,7 @@ class World:
             raise _Failed
 
     def _fail(self, error: BaseException | str) -> None:
-        """The first failure counts; what follows from it does not."""
+        """Record the first failure; later ones may follow from it."""
         if self.failure is None:
             if isinstance(error, Broken):
                 self.failure = WorldFailure(error.checker, error.text)
@@ -279,7 +279,7 @@ class World:
 
 
 class _Failed(Exception):
-    """The run is over; why is in `failure`."""
+    """Ends the run; the reason is in `failure`."""
 
 
 async def _deliver(message: PublishedMessage, instance: Instance) -> Result:

@@ -20,7 +20,7 @@ from millpond.views.common import (
 
 _MINUTE_US = 60_000_000
 _PRICES = ("open", "high", "low", "close", "volume")
-# When a bar was revised: the first that is present and can be read.
+# When a bar was revised: the first of these that is present and readable.
 _REVISED = ("producedAt?", "envelope.ts?")
 _STARTS = ("ts", "timestamp", "time", "start", "startAt")
 
@@ -60,7 +60,7 @@ class MinuteBars(Latest):
         return (symbol_of(event), to_text(_minute_of(event)))
 
     def late_time_of(self, event: Event, order_time: int) -> int:
-        """A backfill is told by the minute it is about, not by when it was revised."""
+        """A backfill is recognised by its minute, not by its revision time."""
         minute = _find_minute(event) if self._id == "event" else _minute_of(event)
         return order_time if minute is None else minute
 
@@ -85,7 +85,7 @@ class MinuteBars(Latest):
         return document
 
     def _of_event(self, event: Event) -> Document:
-        """A document by event id: symbol and minute are there if the event has them."""
+        """A document by event id: it has symbol and minute if the event has them."""
         document = fields_by_event(event, self.id_of(event), self.time_of(event), self._skew)
         symbol, minute = find_symbol(event), _find_minute(event)
         if symbol is not None:

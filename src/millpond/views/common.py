@@ -19,13 +19,13 @@ from millpond import (
     trimmed,
 )
 
-# The time of an event whose document is named by event id; publish time comes last. Text that is no time is passed
-# over: such a document needs no time of its own.
+# The time of an event whose document is named by event id; publish time comes last. Text that is no time is
+# skipped, because such a document needs no time of its own.
 EVENT_TIMES: Final = (
     *("producedAt?", "publishedAt?", "timestamp?", "ts?", "time?", "at?"),
     *("envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
 )
-# The same where another time decides: there a time that cannot be read is poison, as it always was.
+# The same if another time decides the order: then a time that cannot be read is poison.
 _SHOWN_TIMES: Final = (
     *("producedAt", "publishedAt", "timestamp", "ts", "time"),
     *("at?", "envelope.ts?", "envelope.timestamp?", "envelope.producedAt?"),
@@ -35,14 +35,14 @@ BY_EVENT_TIME: Final = "eventTime"
 
 
 def adopt_by_event_time(document: Document, max_future_skew: int) -> str | None:
-    """The stamp of a document from before, by `eventTime` and the sequence that breaks ties."""
+    """The stamp of a document that has none comparable, from `eventTime` and the sequence that breaks ties."""
     found = {"eventTime": document.get("eventTime"), "source": document.get("source")}
     found["sequence"] = _stored_sequence(document)
     return adopted_stamp(found, ("eventTime",), max_future_skew=max_future_skew, sequence="sequence")
 
 
 def _stored_sequence(document: Document) -> int | None:
-    """An earlier build kept it in its stamp, whatever its rule was; other programs only in what they stored."""
+    """The sequence in the stamp of an earlier build; else the one that another program stored as a field."""
     source, data = document.get("source"), document.get("data")
     stamp = source.get("stamp") if isinstance(source, dict) else None
     if isinstance(stamp, str):
@@ -54,7 +54,7 @@ def _stored_sequence(document: Document) -> int | None:
 
 
 def shown_time(event: Event, *, revised: bool = False) -> int:
-    """The event's time where it is only shown; `revised`: `producedAt` may be text that is no time."""
+    """The event's time if it is only shown; `revised`: `producedAt` may be text that is no time."""
     own = event.time("producedAt?", *_SHOWN_TIMES[1:]) if revised else event.time(*_SHOWN_TIMES)
     return event.publish_time if own is None else own
 
@@ -72,7 +72,7 @@ def common_fields(event: Event, doc_id: str, event_time: int) -> Document:
 
 
 def fields_by_event(event: Event, doc_id: str, own_time: int | None, max_future_skew: int) -> Document:
-    """The common fields of a document by event id: `eventTime` is the time that decides; no other is required."""
+    """The common fields of a document by event id: `eventTime` decides the order; no other time is required."""
     published = event.publish_time
     decides = published if own_time is None else clamp_event_time(own_time, published, max_future_skew)
     document = common_fields(event, doc_id, decides)
@@ -81,7 +81,7 @@ def fields_by_event(event: Event, doc_id: str, own_time: int | None, max_future_
 
 
 def put_times(document: Document, event: Event, *names: str) -> None:
-    """Copy the times that are present, as times; a `?` after a name leaves out text that is no time."""
+    """Copy the times that are present, as times; a `?` after a name skips text that is no time."""
     for name in names:
         us = event.time(name)
         if us is not None:
@@ -89,7 +89,7 @@ def put_times(document: Document, event: Event, *names: str) -> None:
 
 
 def put_present(document: Document, event: Event, names: Sequence[str]) -> None:
-    """Copy the fields that are present, as they are; what no document can hold becomes JSON text."""
+    """Copy the fields that are present, unchanged; values that no document can hold become JSON text."""
     for name in names:
         value = event.payload.get(name)
         if value is not None:
@@ -114,7 +114,7 @@ def find_symbol(event: Event) -> str | None:
 
 
 def instrument_symbol(event: Event) -> Any:
-    """`instrument.symbol` as it was sent; None where there is none."""
+    """`instrument.symbol` as it was sent; None if there is none."""
     instrument = event.payload.get("instrument")
     return instrument.get("symbol") if isinstance(instrument, dict) else None
 

@@ -8,7 +8,7 @@ from typing import Any
 from millpond import Document, Event, InvalidEvent, Latest, adopted_stamp, is_blank, text_or_none, to_datetime
 
 _UNKNOWN = "unknown"
-# What a service says of itself where it sends no status: Cloud Logging's severities, and two that others use.
+# Severity → status, if a service sends no status: Cloud Logging's severities, and two common others.
 _STATUS_OF_SEVERITY = {
     **dict.fromkeys(("DEBUG", "INFO", "NOTICE"), "healthy"),
     **dict.fromkeys(("WARN", "WARNING"), "degraded"),
@@ -70,7 +70,7 @@ def _service_of(event: Event) -> str:
 
 
 def _status_by_severity(event: Event) -> str:
-    """A severity that is no text, or no known word, says nothing about the service."""
+    """`unknown` for a severity that is no text or no known word."""
     severity = event.payload.get("severity")
     word = severity.strip().upper() if isinstance(severity, str) else ""
     return _STATUS_OF_SEVERITY.get(word, _UNKNOWN)
@@ -79,5 +79,5 @@ def _status_by_severity(event: Event) -> str:
 def _version_of(event: Event) -> str:
     payload = event.payload
     shas = (payload.get("sha"), payload.get("git_sha"), payload.get("gitSha"), event.envelope.get("git_sha"))
-    # A version that is no text is refused; a commit that is none says nothing.
+    # A version that is no text is poison; a commit that is no text is ignored.
     return event.text("version") or next(filter(None, map(text_or_none, shas)), _UNKNOWN)

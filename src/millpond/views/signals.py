@@ -37,9 +37,9 @@ _FIELDS = (
 )
 # The time of an update, the first that is present.
 _UPDATED = ("updatedAt?", "decisionAt", "producedAt", "publishedAt", "envelope.ts", "timestamp", "ts", "time")
-# The same for documents by event id, which need no time: text that is no time is passed over in each.
+# The same for documents by event id, which need no time: text that is no time is skipped.
 _UPDATED_OR_NOT = tuple(f"{name.removesuffix('?')}?" for name in _UPDATED)
-# When a signal was decided, which tells it from the next one like it. An update's own time never does.
+# When a signal was decided. It distinguishes a signal from a later, similar one; an update's own time does not.
 _DECIDED = (
     *("decisionAt", "createdAt", "envelope.ts", "timestamp", "ts", "time"),
     *("producedAt", "publishedAt"),
@@ -73,11 +73,11 @@ class TradeSignals(Merge):
         return (given or self._fingerprint(event),)
 
     def identity_time_of(self, event: Event, own_time: int | None) -> int | None:
-        """When a signal was made does not order its updates, and yet tells a republished one from the next."""
+        """The decision time: it does not order updates, but distinguishes a republished signal from a new one."""
         return event.time("createdAt") if own_time is None else own_time
 
     def sequence_of(self, event: Event) -> int | None:
-        """`sequence`; else `version`, which producers also use for what is no counter (`1.2.0`)."""
+        """`sequence`; else `version`, unless it is no counter (such as `1.2.0`)."""
         value = event.get("sequence")
         return find_counter(event.get("version")) if value is None else parse_sequence(value, "sequence")
 
@@ -90,7 +90,7 @@ class TradeSignals(Merge):
         signal_id = _signal_id(event)
         if signal_id is not None:
             fields["signalId"] = signal_id
-        # Only what the payload names: a partial update must not blank what it does not mention.
+        # Only fields that the payload names: a partial update must not clear the others.
         put_present(fields, event, _FIELDS)
         put_times(fields, event, "createdAt", "decisionAt")
         if is_blank(fields.get("symbol")) and (symbol := text_or_none(instrument_symbol(event))) is not None:
@@ -110,9 +110,9 @@ class TradeSignals(Merge):
         return adopted_stamp(document, times, max_future_skew=self._skew, sequence="sequence", sequence_first=True)
 
     def _fingerprint(self, event: Event) -> str:
-        """The same signal however often it is sent: a hash of what defines it.
+        """A hash of the fields that define a signal: equal each time the same signal is sent.
 
-        Without any time, two equal signals cannot be told from one sent twice: there each message is a signal.
+        Without any time, two equal signals and one signal sent twice look alike, so each message is a signal.
         """
         envelope_sha = event.envelope.get("git_sha")
         basis: dict[str, Any] = {
@@ -123,7 +123,7 @@ class TradeSignals(Merge):
             "version": (event.text("modelVersion", "git_sha") or envelope_sha) if self._by_version else None,
         }
         if all(value is None for value in basis.values()):
-            # A time alone would make one signal of whatever was decided at that moment.
+            # A time alone would merge all signals decided at that moment.
             raise InvalidEvent("nothing identifies the signal: give it a signalId, or a symbol and a side")
         decided = event.time(*_DECIDED)
         if decided is None and event.time(*_UPDATED) is None:

@@ -29,7 +29,7 @@ class LatestTicks(Latest):
     single_key = True
     time = ("ts", "timestamp", "time", "at", "envelope.ts", "producedAt", "envelope.producedAt")
     sequence = ("sequence", "seq")
-    # Stamps alone keep it right, and a receipt per tick would double what the busiest topic costs.
+    # Stamps alone keep it right. A receipt per tick would double the writes of the busiest topic.
     receipts = False
 
     def __init__(self, *, late_after_s: float | None, has_history: bool, max_future_skew_us: int) -> None:
@@ -38,9 +38,9 @@ class LatestTicks(Latest):
         self._kept_elsewhere = has_history
 
     def wants(self, event: Event) -> bool:
-        """A tick of no symbol belongs to the history alone; without a history it is poison, not lost.
+        """A tick without a symbol belongs to the history alone; if the history is off, it is poison, not lost.
 
-        One that carries a `payload` of its own was not taken out of its envelope, and would be lost in the history.
+        A tick with a `payload` of its own is an envelope that was not recognised. It is wanted, and so is poison.
         """
         return not self._kept_elsewhere or find_symbol(event) is not None or "payload" in event.payload
 
@@ -63,7 +63,7 @@ class LatestTicks(Latest):
 
 
 class TickHistory(Latest):
-    """Every tick, for as long as TICK_HISTORY_TTL_DAYS."""
+    """Every tick, kept for TICK_HISTORY_TTL_DAYS."""
 
     topics = _TOPICS
     event_types = _TYPES
