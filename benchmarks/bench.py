@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # The script's own folder leads sys.path; the modules are imported as `benchmarks.…`, from the folder above.
+    # Python puts the script's own folder first in sys.path; `benchmarks.…` is imported from the folder above.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
     from benchmarks.run import main
 

@@ -1,4 +1,4 @@
-"""What all measurements share: the usual number of connections, and a target with what was measured."""
+"""Shared by all measurements: the usual number of connections, and a target with its measured value."""
 
 from __future__ import annotations
 

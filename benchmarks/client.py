@@ -1,6 +1,6 @@
-"""A bounded load generator: sends exactly the bodies it is given, so many at a time, and counts every answer.
+"""A bounded load generator: sends exactly the bodies it is given, over N connections, and counts every answer.
 
-wrk is faster but stops by the clock and abandons what is in flight; where a count must be exact, this is used.
+wrk is faster, but stops by the clock and abandons requests in flight. Measurements with exact counts use this one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PUSH_PATH = "/pubsub/push"
 
 
 class Tally(msgspec.Struct):
-    """What came back."""
+    """The answers, counted."""
 
     seconds: float = 0.0
     answered: int = 0
-    # Connections that ended although nobody asked them to.
+    # Connections that the server closed unasked.
     lost: int = 0
     statuses: dict[int, int] = msgspec.field(default_factory=dict)
     outcomes: dict[str, int] = msgspec.field(default_factory=dict)
@@ -56,7 +56,7 @@ def send(
     try:
         return uvloop.run(_Sending(address, iter(bodies), on_answer).run(connections, timeout_s))
     except OSError as error:
-        # TimeoutError is one, too.
+        # TimeoutError is an OSError, too.
         raise BenchError(f"the bounded generator gave up: {error!r} (at most {timeout_s:.0f} s)") from error
 
 
@@ -116,7 +116,7 @@ class _Connection(asyncio.Protocol):
         self._done = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are not asyncio's classes, only like them.
+        # uvloop's transports do not inherit from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
         self._send_next()
 

@@ -1,6 +1,6 @@
 """`make bench-cloud`: Millpond on Firestore against the textbook consumer, on one emulator, in one run.
 
-The work is in `cloud_run.py`. What is measured, and what an emulator can show, stands in docs/benchmarks.md: a
+The work is in `cloud_run.py`. docs/benchmarks.md explains what is measured and what an emulator can show; a
 complete run writes its part of that page.
 """
 

@@ -1,7 +1,7 @@
 """The textbook consumer, beside which Millpond is measured: one Firestore transaction per message, eight threads.
 
-As the specification's 000 describes it, but reads first (the client refuses a read after a write), and called
-directly: no HTTP, no decoding, no logging. Where the client gives up, the message is tried again, as Pub/Sub would.
+It reads the receipt and the document, then writes both. It is called directly: no HTTP, no decoding, no logging. If
+the client gives up, the message is tried again, as Pub/Sub would.
 
     python -m benchmarks.cloud_baseline FILE SECONDS PROJECT    FILE: messages (MessagePack); SECONDS: when to stop
 """
@@ -25,7 +25,7 @@ THREADS = 8
 
 
 class Report(msgspec.Struct):
-    """What was done within the time. `attempts` are transactions begun, `failures` what the client gave up with."""
+    """Messages done within the time. `attempts` are transactions begun, `failures` the client's final errors."""
 
     done: list[str]
     seconds: float
@@ -34,7 +34,7 @@ class Report(msgspec.Struct):
 
 
 class _TimeUp(Exception):
-    """The run is over: nothing more is begun."""
+    """The time is up: no further transaction begins."""
 
 
 class _Run:
@@ -58,21 +58,21 @@ class _Run:
                 return
 
     def report(self) -> Report:
-        """A run that was cut off counts what was done until then; one that finished, the time it took."""
+        """A run that was cut off uses the whole limit as its time; a finished one, the time it took."""
         done = [name for name, at in self._done if at <= self._until]
         finished = len(done) == self._total
         seconds = max(at for _, at in self._done) - self._began if finished else self._limit_s
         return Report(done, seconds, self._attempts, dict(self._failures))
 
     def _consume(self, message: Message) -> bool:
-        """Until it is done; False where the time was up before."""
+        """Try until it is done; False if the time was up before."""
         while True:
             try:
                 self._transact(message)
             except _TimeUp:
                 return False
             except (ValueError, GoogleAPICallError) as error:
-                # ValueError is how the client says that five attempts were aborted.
+                # The client raises ValueError after five aborted attempts.
                 with self._lock:
                     self._failures[type(error).__name__] += 1
                 continue
@@ -91,7 +91,7 @@ class _Run:
                 self._attempts += 1
             _apply(transaction, dedupe, service, message)
 
-        # One decorated function for each message: the decorator keeps the transaction it retries, and would mix up
+        # One decorated function for each message: the decorator keeps the transaction it retries, and would mix
         # those of several threads.
         transactional(attempt)(self._client.transaction())
 
@@ -112,7 +112,7 @@ def _apply(
 
 def main(file: str, limit_s: str, project: str) -> None:
     messages = msgspec.msgpack.decode(Path(file).read_bytes(), type=list[Message])
-    # FIRESTORE_EMULATOR_HOST says where.
+    # The client finds the emulator by FIRESTORE_EMULATOR_HOST.
     client = Client(project=project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
     run = _Run(client, messages, float(limit_s))
     threads = [threading.Thread(target=run.work) for _ in range(THREADS)]

@@ -1,6 +1,6 @@
-"""The counted runs, through the proxy: what each side asks of Firestore, and what would be billed for it.
+"""The counted runs, through the proxy: the calls each side makes to Firestore, and the billed operations.
 
-The proxy of the tests serves, on a thread of the load generator: these runs are counted and never timed.
+The tests' proxy runs on a thread of the load generator, so these runs are counted and never timed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages both sides get, and what must remain of them.
+"""The messages both sides get, and the documents they must result in.
 
 System events of a few services, each unique, a little out of order.
 """
@@ -19,14 +19,14 @@ TOPIC = "system.events"
 _STATUS = ("healthy", "warning", "failing")
 _REGION = ("us-east1", "us-west1", "us-east4")
 _APART = dt.timedelta(milliseconds=1)
-# Every message's event time lies in the past, however many there are.
+# Early enough that every event time lies in the past.
 _BEGAN_AGO = dt.timedelta(hours=12)
-# A message may be overtaken by the next few of its service.
+# The next few messages of a service may overtake a message.
 _TURNS_OVERTAKEN = 3
 
 
 class Message(NamedTuple):
-    """A system event and the push body that brings it."""
+    """A system event and its push body."""
 
     message_id: str
     service: str
@@ -40,7 +40,7 @@ class Message(NamedTuple):
         return f"{ENV}__{self.service}"
 
     def fields(self) -> dict[str, Any]:
-        """What its document says when no newer event is known; Millpond adds more under `source`."""
+        """The fields of its document if no newer event is known; Millpond adds more under `source`."""
         return {
             "serviceId": self.service,
             "env": ENV,
@@ -71,7 +71,7 @@ class Message(NamedTuple):
 def system_events(documents: int, count: int, seed: int) -> list[Message]:
     """`count` events of `documents` services, each with a time of its own.
 
-    The services take turns, strictly: eight threads then hardly ever meet on one of fifty documents, which is the
+    The services take strict turns: eight threads then rarely contend for one of fifty documents, which is the
     baseline's best case. Within a service events overtake each other, so that some arrive stale.
     """
     chance = random.Random(seed)
@@ -97,7 +97,7 @@ def _message(documents: int, number: int, seed: int, began: dt.datetime, chance:
 
 
 def fold(messages: Iterable[Message]) -> dict[str, Message]:
-    """By document id, the newest message: what has to be there whatever the order of arrival was."""
+    """By document id, the newest message, which must win in any order of arrival."""
     newest: dict[str, Message] = {}
     for message in messages:
         known = newest.get(message.document_id)

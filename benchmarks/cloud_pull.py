@@ -19,7 +19,7 @@ from benchmarks.cloud_results import PULL_AT_ONCE, Run
 from benchmarks.cloud_setting import Cloud
 from benchmarks.processes import BenchError, Server
 
-# The emulator hands a stream 100 messages every 50 ms, whoever pulls: one alone would measure that.
+# The emulator gives each stream 100 messages every 50 ms. With one stream that would be the result.
 _SUBSCRIPTIONS = tuple(f"bench-{number}" for number in range(4))
 _ACK_DEADLINE_S = 60
 _POLL_S = 0.1
@@ -29,7 +29,7 @@ _BATCH = BatchSettings(max_messages=500, max_latency=0.01)
 
 
 class _Line(msgspec.Struct):
-    """What is of interest in a line of the service's log; those that are not about a message have no id."""
+    """The fields used from a line of the service's log; lines that are not about a message have no id."""
 
     timestamp: dt.datetime
     messageId: str | None = None  # noqa: N815 - as it stands there
@@ -70,8 +70,8 @@ def pull(cloud: Cloud, documents: int, count: int) -> Run:
 
 
 def _publish(project: str, messages: list[Message]) -> list[Message]:
-    """Fill the subscriptions, in turns; the messages as Pub/Sub has named them."""
-    # PUBSUB_EMULATOR_HOST says where.
+    """Fill the subscriptions in turns. Returns the messages with the ids that Pub/Sub gave them."""
+    # The client finds the emulator by PUBSUB_EMULATOR_HOST.
     publisher, subscriber = PublisherClient(batch_settings=_BATCH), SubscriberClient()
     topics = [publisher.topic_path(project, name) for name in _SUBSCRIPTIONS]
     for topic, name in zip(topics, _SUBSCRIPTIONS, strict=True):
@@ -88,7 +88,7 @@ def _publish(project: str, messages: list[Message]) -> list[Message]:
 
 
 def _wait_until_settled(server: Server, count: int) -> None:
-    """Until so many messages were applied, or found stale: redeliveries are neither."""
+    """Wait until `count` messages were applied or stale; redeliveries are neither."""
     give_up_at = time.monotonic() + _START_S + count / _PER_SECOND_MIN
     settled = 0
     while settled < count:
@@ -104,7 +104,7 @@ def _wait_until_settled(server: Server, count: int) -> None:
 
 
 def _read_log(log: Path, count: int) -> list[_Line]:
-    """The lines of the messages: exact, where looking at the server again and again would disturb it."""
+    """The log lines of the messages: exact times, without the cost of polling the server."""
     lines: list[_Line] = []
     for _ in range(50):
         written = [text for text in log.read_bytes().splitlines(keepends=True) if text[:1] == b"{"]
@@ -112,6 +112,6 @@ def _read_log(log: Path, count: int) -> list[_Line]:
         lines = [line for line in lines if line.messageId is not None and line.outcome != "duplicate"]
         if len(lines) >= count:
             return lines
-        # Written by a thread of its own, a moment later.
+        # The log's own thread writes them a moment later.
         time.sleep(_POLL_S)
     raise BenchError(f"millpond pull logged {len(lines)} of {count} messages")

@@ -1,4 +1,4 @@
-"""The cloud results for people: tables for the terminal, a section of Markdown. Nothing here knows a figure."""
+"""Formats the cloud results: tables for the terminal, a section of Markdown."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ HOT_DOCUMENTS = 2
 CONNECTIONS = 100
 # Messages under way at once in `millpond ingest`: two full batches, one being committed and one waiting.
 INGEST_AT_ONCE = 1_000
-# Messages outstanding in `millpond pull`: what Pub/Sub's client library allows unless told otherwise.
+# Messages outstanding in `millpond pull`: the default of Pub/Sub's client library.
 PULL_AT_ONCE = 1_000
-# As many as can be under way find room, so that nothing is answered 429.
+# Room for all messages in flight, so that none is answered 429.
 QUEUE_SIZE = 256
 FILE_RATIO_MIN = 20
 PUSH_RATIO_MIN = 10
@@ -56,19 +56,19 @@ class Run(msgspec.Struct, kw_only=True):
     kind: Kind
     documents: int
     sent: int
-    # Acknowledged; of a baseline that was cut off, those done until then.
+    # Acknowledged messages; for a baseline that was cut off, those done by then.
     done: int
     seconds: float
     # What was lost or wrong afterwards.
     faults: list[str]
-    # Transactions begun, and what the client gave up with; the message was then tried again.
+    # Transactions begun, and the client's final errors; each such message was tried again.
     attempts: int = 0
     failures: dict[str, int] = msgspec.field(default_factory=dict)
     # Millpond's own count, and how long a message waited for its answer.
     commits: int | None = None
     p50_ms: float | None = None
     p99_ms: float | None = None
-    # Share of all cores that were at work, on this or on anything else.
+    # The busy share of all cores, whatever ran on them.
     machine_busy: float = 0.0
 
     @property
@@ -113,7 +113,7 @@ class CloudResults(msgspec.Struct):
         return statistics.median(run.per_second for run in self.of(kind, documents))
 
     def ratio(self, kind: Kind, documents: int) -> float:
-        """How many times the baseline's speed. One that did nothing at all is taken to have done one message."""
+        """The speed relative to the baseline's. A baseline without a message counts as one message."""
         none_done = 1 / max(run.seconds for run in self.of("baseline", documents))
         return self.median(kind, documents) / max(none_done, self.median("baseline", documents))
 

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--quick", action="store_true", help="a short run that shows the harness works; prints only"
     )
     options = parser.parse_args(arguments)
-    # So that whatever was started is stopped, also when this is.
+    # SIGTERM raises here, so that every started process is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         results = _measure(quick=options.quick)
@@ -95,7 +95,7 @@ def _measure(*, quick: bool) -> CloudResults:
 
 
 def _round(cloud: Cloud) -> Iterator[Run]:
-    """In turns, so that whatever slows the machine down for a while slows both sides down."""
+    """Both sides in turns, so that a slow phase of the machine affects both."""
     sizes = cloud.sizes
     yield cloud_runs.baseline(cloud, DOCUMENTS, sizes.baseline, sizes.baseline_s)
     yield cloud_runs.file(cloud, DOCUMENTS, sizes.file)
@@ -106,9 +106,9 @@ def _round(cloud: Cloud) -> Iterator[Run]:
 
 
 def _warm_up(cloud: Cloud) -> None:
-    """The emulator is a Java program and compiles itself as it goes: it meets each kind of load beforehand.
+    """Warm up the emulator's just-in-time compiler with each kind of load.
 
-    Small commits come first: a cold emulator takes seconds for one of five hundred messages, and a call may not.
+    Small commits come first: a cold emulator takes seconds for a commit of 500 messages, longer than a call may.
     """
     sizes = cloud.sizes
     cloud_runs.baseline(cloud, DOCUMENTS, sizes.baseline, sizes.baseline_s)
@@ -123,9 +123,9 @@ def _emulator(kind: str, folder: Path) -> Iterator[str]:
         try:
             address = stack.enter_context(emulator(kind, folder))
         except (pytest.skip.Exception, pytest.fail.Exception, AssertionError) as error:
-            # Where a test would be skipped, nothing can be measured.
+            # The tests' helper skips without an emulator; here that is an error.
             raise BenchError(str(error)) from None
-        # Our own clients, which publish before a run and read back after it, find it here.
+        # The benchmark's own clients, which publish before a run and read back after it, find it here.
         os.environ[f"{kind.upper()}_EMULATOR_HOST"] = address
         yield address
 
@@ -164,7 +164,7 @@ def _emulator_versions() -> dict[str, str]:
 
 
 def _output_of(*command: str) -> str:
-    # Java tells its version on standard error.
+    # Java prints its version on standard error.
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )

@@ -54,7 +54,7 @@ def file(cloud: Cloud, documents: int, count: int) -> Run:
         path.write_bytes(b"".join(message.push_body() + b"\n" for message in sent))
         arguments = ["millpond", "ingest", str(path), "--json", "--concurrency", str(INGEST_AT_ONCE)]
         busy = cloud.watch_machine()
-        # Exits with 1, which is an error there, where anything but an acknowledgement came back.
+        # It exits with 1, which raises, if a message was not acknowledged.
         output = cloud_setting.run_python(arguments, cloud_setting.settings_of(project, cloud.firestore), count)
         machine_busy = busy()
         path.unlink()

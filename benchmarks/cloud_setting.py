@@ -1,4 +1,4 @@
-"""The surroundings every cloud run shares: one emulator, a project for each run, Millpond as a process on it."""
+"""The set-up every cloud run shares: one emulator, a project for each run, and Millpond as a process on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.common.process import ROOT, clean_environment
 from tests.common.server import SERVE
 
 PYTHON = (sys.executable, "-m")
-# What is slower than this is given up.
+# A slower run is aborted.
 _PER_SECOND_MIN = 50
 _START_S = 60
 
@@ -38,7 +38,7 @@ class Cloud:
 
     @contextlib.contextmanager
     def project(self) -> Iterator[str]:
-        """A project nobody used before, forgotten afterwards: what one run left must not burden the next."""
+        """A new project, cleared afterwards, so that one run's data does not slow the next."""
         name = f"bench-{next(self._numbers)}"
         yield name
         cloud_verify.clear(self.firestore, name)
@@ -54,12 +54,12 @@ class Cloud:
         settings: Mapping[str, str] | None = None,
         command: Sequence[str] = SERVE,
     ) -> Iterator[Server]:
-        """`millpond serve`, on whichever core is free: the emulator needs most of them, and has threads enough."""
+        """`millpond serve`, not pinned to a core: the emulator's threads need most of the cores."""
         pinned = Cores(self._cores[0], self._cores[0])
         wanted = {**settings_of(project, firestore), "CONSUMER_QUEUE_SIZE": str(QUEUE_SIZE), **(settings or {})}
         log = self.log_of(project)
         with serving(command, wanted, log, pinned) as server:
-            # `serving` pins the server and ourselves for the local benchmark's sake.
+            # `serving` pins the server and this process, which only the local benchmark needs.
             for thread in Path(f"/proc/{server.pid}/task").iterdir():
                 os.sched_setaffinity(int(thread.name), self._cores)
             os.sched_setaffinity(0, self._cores)
@@ -67,11 +67,11 @@ class Cloud:
         log.unlink()
 
     def log_of(self, project: str) -> Path:
-        """Where its server writes its log."""
+        """The log file of the project's server."""
         return self.folder / f"{project}.log"
 
     def watch_machine(self) -> Callable[[], float]:
-        """Called at the end of a run: the share of all cores that were at work since, on this or anything else."""
+        """Returns a function that returns the busy share of all cores since this call."""
         began, busy_s = time.perf_counter(), self._busy_s()
         return lambda: (self._busy_s() - busy_s) / (time.perf_counter() - began) / len(self._cores)
 
@@ -80,7 +80,7 @@ class Cloud:
 
 
 def settings_of(project: str, firestore: str) -> dict[str, str]:
-    """Millpond on Firestore as it comes: receipts on, event log off."""
+    """Millpond's default settings on Firestore: receipts on, event log off."""
     return {
         "STORE": "firestore",
         "FIRESTORE_EMULATOR_HOST": firestore,
@@ -92,7 +92,7 @@ def settings_of(project: str, firestore: str) -> dict[str, str]:
 
 
 def run_python(arguments: Sequence[str], settings: Mapping[str, str], messages: int) -> bytes:
-    """A Python module as a process with nothing of the caller's environment; what it printed."""
+    """Run a Python module as a process without the caller's environment. Returns its output."""
     environment = clean_environment({"PYTHONPATH": str(ROOT), **settings})
     limit_s = _START_S + messages / _PER_SECOND_MIN
     command = [*PYTHON, *arguments]
@@ -111,7 +111,7 @@ def push(server: Server, bodies: Sequence[bytes]) -> Tally:
 
 
 def faults_of(tally: Tally, sent: int) -> list[str]:
-    """Every message must be answered 200: nothing here repeats what was refused."""
+    """Every message must be answered 200, because refused ones are not sent again."""
     if tally.ok == sent and not tally.lost:
         return []
     return [f"{tally.ok} of {sent} answered 200 ({tally.statuses}), {tally.lost} connections lost"]

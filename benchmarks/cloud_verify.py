@@ -1,4 +1,4 @@
-"""Reading back what a run left in Firestore, and comparing it with what the messages say must be there."""
+"""Reads the result of a run back from Firestore, and compares it with the fold of the messages."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAMED_MAX = 3
 
 
 def find_faults(project: str, sent: Sequence[Message], acknowledged: set[str]) -> list[str]:
-    """What was lost or is wrong, in words; empty where nothing is.
+    """Descriptions of lost or wrong data; empty if there is none.
 
     A message counts as applied when its receipt is there. Every acknowledged one must be, each once, and each
-    document must be the newest of those applied. More may be sent than acknowledged, where a run was cut off.
+    document must be the newest of those applied. More may be sent than acknowledged, if a run was cut off.
     """
-    # FIRESTORE_EMULATOR_HOST says where.
+    # The client finds the emulator by FIRESTORE_EMULATOR_HOST.
     client = Client(project=project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
     receipts = [
         str(snapshot.get("messageId"))
@@ -35,7 +35,7 @@ def find_faults(project: str, sent: Sequence[Message], acknowledged: set[str]) -
     if lost := acknowledged - applied:
         faults.append(f"{len(lost)} acknowledged messages left no receipt: {_some(lost)}")
     if strange := applied - {message.message_id for message in sent}:
-        faults.append(f"{len(strange)} receipts are of messages nobody sent: {_some(strange)}")
+        faults.append(f"{len(strange)} receipts are of messages that were never sent: {_some(strange)}")
     expected = fold(message for message in sent if message.message_id in applied)
     wrong = expected.keys() ^ found.keys()
     for name in expected.keys() & found.keys():
@@ -57,7 +57,7 @@ def tick_price(project: str, symbol: str) -> float | None:
 
 
 def clear(emulator: str, project: str) -> None:
-    """Forget a project: what one run left must not burden the next."""
+    """Clear a project, so that one run's data does not slow the next."""
     database = urllib.parse.quote("(default)")
     url = f"http://{emulator}/emulator/v1/projects/{project}/databases/{database}/documents"
     with urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=_CLEAR_S_MAX):

@@ -1,4 +1,4 @@
-"""What must be exact: the event log against the 200s, writes per tick, and memory over a million messages."""
+"""Exact measurements: the event log against the 200s, writes per tick, and memory over a million messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.setting import Bench, say
 
 _COUNTING = (sys.executable, "-m", "benchmarks.servers", "counting")
 _ORDERS = ("in order", "shuffled", "in order", "shuffled")
-# A bounded run slower than this is given up.
+# A slower bounded run is aborted.
 _PER_SECOND_MIN = 500
 _START_S = 30
 
@@ -79,7 +79,7 @@ def coalescing(bench: Bench) -> Coalescing:
 
 
 def memory(bench: Bench) -> Memory:
-    """Resident memory of a fresh server while messages pour in."""
+    """Resident memory of a fresh server under load."""
     sizes = bench.sizes
     samples: list[Sample] = []
     with bench.server("memory") as server:

@@ -1,8 +1,8 @@
-"""What it costs that somebody looks: the durable path with the dashboard closed and open in Chromium, in turns.
+"""The cost of an open dashboard: the durable path with the dashboard closed and open in Chromium, in turns.
 
-The browser shares the load generator's core, and gives way to it: drawing is the business of somebody else's
-machine, and what is measured is what the pages' streams and requests cost the server. Two cores are often two
-threads of one, where a busy neighbour slows the other down; so the generator's core is kept busy in all rounds.
+The browser runs on the load generator's core, at lower priority. Drawing happens on another machine in practice, so
+only the cost of the pages' streams and requests to the server is measured. Two cores are often two threads of one
+physical core, and a busy one slows the other; so the generator's core is kept busy in all rounds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from benchmarks.results import Round, Watched
 from benchmarks.setting import Bench, say
 from benchmarks.throughput import load_durable, send
 
-# The two that ask for most: charts over everything, and the documents that change all the time.
+# The two most expensive pages: charts over everything, and documents that change all the time.
 _PAGES = ("#/", "#/models")
 _STEPS_HELD = "import('/static/live.js').then(({live}) => live.state === 'live' ? live.series.at.length : 0)"
-# Until a page that was opened has everything it begins with.
+# Time for an opened page to load its first data.
 _SETTLE_MS = 3_000
 
 
@@ -41,9 +41,9 @@ def measure(bench: Bench) -> Watched:
     with bench.server("watched") as server, _browser(bench.folder) as browser, _no_idle_time():
         send(bench, server, PUSH_PATH, bench.sizes.warm_up_s)
         for number in range(1, bench.sizes.rounds + 1):
-            watched.closed.append(_told(number, "closed", load_durable(bench, server)))
+            watched.closed.append(_shown(number, "closed", load_durable(bench, server)))
             with _open_pages(browser, server, watched):
-                watched.open.append(_told(number, "open", load_durable(bench, server)))
+                watched.open.append(_shown(number, "open", load_durable(bench, server)))
     return watched
 
 
@@ -66,7 +66,7 @@ def _browser(folder: Path) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _no_idle_time() -> Iterator[None]:
-    """Burn what the generator's core has left, at the lowest priority."""
+    """Use the idle time of the generator's core, at the lowest priority."""
     burning = subprocess.Popen(["nice", "-n", "19", sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -77,7 +77,7 @@ def _no_idle_time() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_pages(browser: Any, server: Server, watched: Watched) -> Iterator[None]:
-    """Both pages, each in a window of its own, so that none of them is hidden and sleeps."""
+    """Both pages, each in its own window, because a browser throttles hidden pages."""
     contexts = [browser.new_context() for _ in _PAGES]
     pages = []
 
@@ -99,11 +99,11 @@ def _open_pages(browser: Any, server: Server, watched: Watched) -> Iterator[None
 
 
 def _samples(page: Any) -> int:
-    """How many steps of the live stream the page holds; none where it is not live."""
+    """How many samples of the live stream the page holds; 0 if it is not live."""
     return int(page.evaluate(_STEPS_HELD))
 
 
-def _told(number: int, what: str, found: Round) -> Round:
+def _shown(number: int, what: str, found: Round) -> Round:
     shares = f"server {found.server_cpu:4.0%}   wrk {found.generator_cpu:4.0%}"
     say(f"  round {number} {what:6} {found.per_second:8,.0f}/s   {shares}")
     return found

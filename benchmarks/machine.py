@@ -1,4 +1,4 @@
-"""Where and with what it was measured, asked of the machine each time."""
+"""Describes the machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _file_system(folder: Path) -> str:
 
 
 def _sync_ms(folder: Path) -> float:
-    """What a durable write costs on this disk, without any of us."""
+    """The time of a durable write on this disk, without Millpond."""
     path = folder / "sync.probe"
     times = []
     with path.open("wb", buffering=0) as file:

@@ -15,7 +15,7 @@ EVENTS_PER_SECOND = 10_000
 _STATUS = ("healthy", "warning", "failing")
 _REGION = ("us-east1", "us-west1", "us-east4")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# Every run of a generator gets event times of its own, so that no content ever occurs twice by accident.
+# Every run of a generator gets its own event times, so that no content repeats by accident.
 _SECONDS_PER_RUN = 600
 
 

@@ -1,4 +1,4 @@
-"""What is left of the throughput when more connections push than there is room, and none of them backs off."""
+"""Throughput when more connections push than the waiting room holds, and none of them backs off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure(bench: Bench) -> Overload:
         wrk.run(server.address, bench.runs.next(), seconds=sizes.warm_up_s, connections=CONNECTIONS)
         for number in range(1, sizes.crowded_rounds + 1):
             for connections in (CONNECTIONS, *CROWDS):
-                found.rounds.append(_told(number, "", _load(bench, server, connections)))
+                found.rounds.append(_shown(number, "", _load(bench, server, connections)))
             found.sharing.append(_share(bench, server))
             share = found.sharing[-1].share
             say(f"  round {number} {POLITE} polite beside {GREEDY} greedy: {share:.2f} of their share")
@@ -42,8 +42,8 @@ def measure(bench: Bench) -> Overload:
         bench.server("slow-with-room", _SLOW, {"CONSUMER_QUEUE_SIZE": str(2 * most)}) as roomy,
     ):
         for number in range(1, sizes.crowded_rounds + 1):
-            found.slow.append(_told(number, "50 ms a commit", _load(bench, slow, most)))
-            found.slow_with_room.append(_told(number, "50 ms, room for all", _load(bench, roomy, most)))
+            found.slow.append(_shown(number, "50 ms a commit", _load(bench, slow, most)))
+            found.slow_with_room.append(_shown(number, "50 ms, room for all", _load(bench, roomy, most)))
     return found
 
 
@@ -62,20 +62,20 @@ def _load(bench: Bench, server: Server, connections: int) -> Goodput:
     )
 
 
-def _told(number: int, what: str, found: Goodput) -> Goodput:
+def _shown(number: int, what: str, found: Goodput) -> Goodput:
     rate = f"{found.per_second:8,.0f}/s   refused {found.refused:7,}   p99 {found.p99_ms:6.0f} ms"
     say(f"  round {number} {found.connections:5,} connections {rate}   {what}")
     return found
 
 
 def _share(bench: Bench, server: Server) -> Sharing:
-    """The greedy ones are wrk; the polite ones are processes of their own, so that wrk does not delay them."""
+    """The greedy clients are wrk; the polite ones are separate processes, so that wrk does not delay them."""
     name, start = bench.runs.next()
     command = [sys.executable, "-m", "benchmarks.overload", *map(str, server.address), name, str(start)]
     polite = subprocess.Popen([*command, str(bench.sizes.round_s)], stdout=subprocess.PIPE)
     greedy = wrk.run(server.address, bench.runs.next(), seconds=bench.sizes.round_s + 2, connections=GREEDY)
     said, _ = polite.communicate(timeout=60)
-    # wrk has run a second before, and one after: what it had meanwhile is taken to be even.
+    # wrk runs a second longer on both sides; its rate is assumed to be constant.
     share = bench.sizes.round_s / greedy.seconds
     return Sharing(msgspec.json.decode(said, type=int), round(greedy.ok * share))
 

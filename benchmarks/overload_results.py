@@ -1,4 +1,4 @@
-"""What more connections than there is room do to those that are served. Pure data."""
+"""Results with more connections than the waiting room holds. Pure data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from benchmarks.checks import CONNECTIONS, Check
 
-# Connections that send the next message as soon as one is answered, whatever the answer was.
+# Connections that send the next message directly after any answer, without a pause.
 CROWDS = (200, 500, 1_000)
 GOODPUT_MIN = 0.95
 SLOW_GOODPUT_MIN = 0.80
@@ -39,14 +39,14 @@ class Sharing(msgspec.Struct):
 
     @property
     def share(self) -> float:
-        """What the polite had, of what they would have had if every connection were served alike."""
+        """The polite clients' messages, relative to an equal share for every connection."""
         fair = (self.polite_ok + self.greedy_ok) * POLITE / (POLITE + GREEDY)
         return self.polite_ok / fair if fair else 0.0
 
 
 class Overload(msgspec.Struct):
     rounds: list[Goodput]
-    # On a store whose commits take 50 ms: with the default queue, and with one in which everybody has room.
+    # On a store whose commits take 50 ms: with the default queue, and with one that has room for all connections.
     slow: list[Goodput]
     slow_with_room: list[Goodput]
     sharing: list[Sharing]
@@ -55,7 +55,7 @@ class Overload(msgspec.Struct):
         return [found for found in self.rounds if found.connections == connections]
 
     def ratios(self, connections: int) -> list[float]:
-        """Against the usual number of connections, round by round: seconds apart, in the machine's same mood."""
+        """Against the usual number of connections, round by round: each pair is measured seconds apart."""
         pairs = zip(self.of(connections), self.of(CONNECTIONS), strict=True)
         return [crowd.per_second / usual.per_second for crowd, usual in pairs]
 

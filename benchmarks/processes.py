@@ -1,4 +1,4 @@
-"""Starting, pinning, watching and stopping what is measured. What is started here is stopped here, by its pid."""
+"""Starts, pins, observes and stops the measured servers. Each is stopped by its pid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Address(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """The server has one to itself; everything else is on the other."""
+    """One core for the server alone; the other for everything else."""
 
     server: int
     generator: int
@@ -108,7 +108,7 @@ class Server:
 
 
 def core_busy_s(core: int) -> float:
-    """Time the core has spent on anything so far: every process, the kernel, and what the host took away."""
+    """The busy time of the core so far: every process, the kernel, and time stolen by the host."""
     line = re.search(rf"^cpu{core} (.*)$", Path("/proc/stat").read_text(), re.MULTILINE)
     assert line is not None
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line[1].split()[:8])
@@ -119,7 +119,7 @@ def core_busy_s(core: int) -> float:
 def serving(command: Sequence[str], settings: Mapping[str, str], output: Path, cores: Cores) -> Iterator[Server]:
     """Run a server on its core until the block ends. Its log goes to `output`, a file, as it would in service."""
     environment = {"HOST": "127.0.0.1", "PYTHONPATH": str(ROOT), **settings}
-    # A child starts on the cores of its parent; set before, so that its first thread is on the right one already.
+    # A child inherits its parent's cores, so they are set before: then its first thread is on the right one.
     os.sched_setaffinity(0, {cores.server})
     try:
         process = tests.common.server.Server(ROOT, environment, command, output)

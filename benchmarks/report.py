@@ -1,4 +1,4 @@
-"""The results for people: one table for the terminal, one page of Markdown. Nothing here knows a figure."""
+"""Formats the results: one table for the terminal, one page of Markdown. Every figure comes from the results."""
 
 from __future__ import annotations
 

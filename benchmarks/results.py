@@ -15,11 +15,11 @@ RATIO_MIN = 0.5
 TICKS = 1_000
 TICK_WRITES_MAX = 50
 MEMORY_GROWTH_MAX = 0.20
-# What is left of the throughput while the dashboard is open.
+# The least share of the throughput while the dashboard is open.
 WATCHED_RATIO_MIN = 0.90
-# Above this share of its core the generator may be what was measured.
+# Above this share of its core the generator may be the bottleneck.
 GENERATOR_CPU_MAX = 0.90
-# Below this share of its core the empty handler was held up by something else, which would flatter the ratio.
+# Below this share of its core something else limited the empty handler, which would improve the ratio falsely.
 EMPTY_SERVER_CPU_MIN = 0.90
 
 
@@ -62,7 +62,7 @@ class Round(msgspec.Struct, kw_only=True):
 
 class Throughput(msgspec.Struct):
     rounds: list[Round]
-    # Bytes of the answers of the two servers, which must be alike to compare.
+    # Bytes of the two servers' answers, which must be similar for a fair comparison.
     answer_bytes_empty: int
     answer_bytes_full: int
 
@@ -73,7 +73,7 @@ class Throughput(msgspec.Struct):
         return float(statistics.median(getattr(found, field) for found in self.of(server)))
 
     def ratios(self, other: str = "empty") -> list[float]:
-        """The durable path against another server, round by round: seconds apart, in the machine's same mood."""
+        """The durable path against another server, round by round: each pair is measured seconds apart."""
         pairs = zip(self.of("full"), self.of(other), strict=True)
         return [full.per_second / empty.per_second for full, empty in pairs]
 
@@ -124,11 +124,11 @@ class Throughput(msgspec.Struct):
 
 
 class Watched(msgspec.Struct):
-    """The durable path while nobody looks, and with the dashboard open in a browser, in turns on one server."""
+    """The durable path with the dashboard closed, and open in a browser, in turns on one server."""
 
     closed: list[Round]
     open: list[Round]
-    # What the pages asked for in the open rounds, and received of the live stream.
+    # The pages' requests in the open rounds, and the samples they received.
     requests: int
     samples: int
 
@@ -159,7 +159,7 @@ def _median(rounds: Sequence[Round]) -> float:
 
 
 class Exact(msgspec.Struct):
-    """Exactly so many messages from the bounded generator, then the same ones again."""
+    """An exact number of messages from the bounded generator, then the same ones again."""
 
     sent: int
     ok: int

@@ -25,7 +25,7 @@ from benchmarks.results import FULL, QUICK, Results
 from benchmarks.setting import Bench, say
 from tests.common.process import ROOT
 
-# Event times begin this long ago, so that none lies in the future however many runs there are.
+# Event times begin this long ago, so that none lies in the future after any number of runs.
 _EVENTS_AGO_S = 12 * 3_600
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a short run; prints only")
     parser.add_argument("--skip-memory", action="store_true", help="without the million messages; prints only")
     options = parser.parse_args(arguments)
-    # So that whatever was started is stopped, also when this is.
+    # SIGTERM raises here, so that every started process is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         wrk.find()

@@ -1,7 +1,7 @@
-"""docs/benchmarks.{md,json} have two authors, `make bench` and `make bench-cloud`: each rewrites its part of them.
+"""Writes docs/benchmarks.{md,json}: `make bench` and `make bench-cloud` each rewrite their own part.
 
-The page is the local part, a line that nobody sees, and the part on Firestore. The figures of the local part are
-the keys of the JSON file, beside `cloud`.
+The page is the local part, an HTML comment, and the part on Firestore. The figures of the local part are the keys
+of the JSON file, beside `cloud`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Millpond's own server with one part exchanged, so that everything else is the same by construction.
+"""Millpond's own server with one part replaced, so that everything else is identical.
 
 python -m benchmarks.servers empty       a Starlette route whose handler reads the body and answers a fixed 200
 python -m benchmarks.servers bare        the same without any framework: an ASGI callable for every path there is
@@ -34,9 +34,9 @@ from tests.common.faulty_store import StoreAround
 
 COUNTS_VARIABLE = "BENCH_COUNTS"
 SLOW_COMMIT_S = 0.05
-# Not the push path: that one is answered before any application is asked.
+# Not the push path, which is answered before the application is called.
 EMPTY_PATH = "/empty"
-# As long as a real answer; bench checks that it still is.
+# As long as a real answer; a check compares the sizes.
 EMPTY_ANSWER = (
     b'{"outcome":"applied","reason":"applied","messageId":"0000000000000","topic":"system.events","views":[{"view":'
     b'"ops_services","doc":"ops_services/dev__svc-00","outcome":"applied","reason":"applied"}]}'
@@ -44,7 +44,7 @@ EMPTY_ANSWER = (
 
 
 class SlowStore(StoreAround):
-    """A disk, or a network, that takes its time."""
+    """A slow disk or network."""
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         await asyncio.sleep(SLOW_COMMIT_S)
@@ -52,7 +52,7 @@ class SlowStore(StoreAround):
 
 
 class CountingStore(StoreAround):
-    """Notes every write it was made to apply."""
+    """Counts every write that it applies."""
 
     def __init__(self, inner: StoreWithCatalog, counts: Path) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""The surroundings every measurement shares: cores, folder, sizes, and servers on stores of their own."""
+"""The set-up every measurement shares: cores, folder, sizes, and servers, each on a store of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bench(NamedTuple):
     def server(
         self, name: str, command: Sequence[str] = SERVE, settings: Mapping[str, str] | None = None
     ) -> Iterator[Server]:
-        """A server as it comes (but for the store's place) unless told otherwise. Its files go when it does."""
+        """A server on default settings but for the store's path. Its files are deleted when it stops."""
         settings = {"STORE": f"sqlite:{self.folder / name}.db", **(settings or {})}
         try:
             with serving(command, settings, self.folder / f"{name}.log", self.cores) as server:

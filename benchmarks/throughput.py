@@ -1,4 +1,4 @@
-"""How fast: wrk against an empty handler, a bare callable and the full durable path, in turns, on one core."""
+"""Throughput: wrk against an empty handler, a bare callable and the full durable path, in turns, on one core."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def load_durable(bench: Bench, server: Server) -> Round:
 
 
 def _load(bench: Bench, name: Literal["bare", "empty", "full"], server: Server, path: str) -> Round:
-    # What the round before left to be written to disk must not be written during this one.
+    # Flush the previous round's dirty pages, so that they are not written during this round.
     os.sync()
     time.sleep(_PAUSE_S)
     core = bench.cores.server

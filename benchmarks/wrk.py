@@ -1,4 +1,4 @@
-"""Running wrk on the generator's core, and what it cost there."""
+"""Runs wrk on the generator's core, and measures its processor time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each parcel was last seen, from scans that arrive twice, late and out of order."""
+"""The last known place of each parcel, from scans that arrive twice, late and out of order."""
 
 from millpond import DELETE, Latest
 

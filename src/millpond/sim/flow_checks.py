@@ -1,4 +1,4 @@
-"""Checks each change of a flow run's step, called by `flow.py`. Raises Broken, and never changes the world."""
+"""Checks of every change of a flow run's step, for `flow.py`. They raise Broken and never change the world."""
 
 from __future__ import annotations
 
