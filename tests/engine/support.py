@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from millpond.core.model import Result
 from tests.common.pond import delivery
 
 POISON = delivery({"no": "topic"}, "p1")
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
 
 
 def outcomes(results: list[Result]) -> list[str]:

@@ -41,7 +41,7 @@ from millpond.core.ports import Catalog, Store
 from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import bounded_error, classification_of
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
-from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
+from millpond.stores.update import Budget, Decide, Decided, Pauses, Read, retry_conflicts, update
 
 # Well under a document's limit, so that the other fields fit beside it.
 PART_BYTES_MAX = 900_000
@@ -51,7 +51,7 @@ _NO_SUBSCRIPTION = "-"
 # Of what is shown beside the delivery, which holds everything whole.
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
-_BUDGET = Budget(tries=10)
+_BUDGET = Budget(tries=10, after_conflict=Pauses(0.001, 0.02))
 _SCANNED_AT_ONCE = 100
 _NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
 R = TypeVar("R")

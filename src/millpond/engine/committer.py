@@ -25,7 +25,6 @@ from millpond.engine.reader import Sight, SnapshotReader, doubtful
 from millpond.engine.rules import EngineRules
 from millpond.engine.ticket import (
     Batch,
-    FailedTry,
     OutOfTime,
     Progress,
     Ticket,
@@ -43,6 +42,8 @@ _CONTENTION = StoreError("other writers kept changing the documents")
 _NO_REFS: frozenset[Ref] = frozenset()
 
 Answers = list[tuple[Ticket, Result]]
+# Called for each read or commit that failed: why, which try of its batch it was, and how many messages wait for it.
+OnFailedTry = Callable[[StoreError, int, int], None]
 
 
 class Committer:
@@ -55,6 +56,7 @@ class Committer:
         metrics: Metrics,
         wall_clock: Callable[[], int],
         jitter: random.Random,
+        on_failed_try: OnFailedTry,
     ) -> None:
         self._store = store
         self._sink = dead_letter_sink
@@ -62,6 +64,7 @@ class Committer:
         self._metrics = metrics
         self._wall_clock = wall_clock
         self._jitter = jitter
+        self._on_failed_try = on_failed_try
         self._reader = SnapshotReader(store, metrics, rules.cache_entries_max)
         self._stopping = False
 
@@ -100,21 +103,20 @@ class Committer:
         return self._conclude(tickets, planned.results)
 
     async def bury(self, to_bury: Mapping[Ticket, Fault]) -> Progress:
-        """Write the letters of these messages. What is left is to commit them, together with their outcome.
-
-        A slow letter holds up none of the others.
-        """
+        """Write the letters of these messages, at the same time. What is left is to commit them."""
         written = await run_all(self._write_letter, to_bury.items(), _LETTERS_AT_ONCE)
         answers: Answers = []
         buried: list[Ticket] = []
         for ticket, outcome in zip(to_bury, written, strict=True):
             if isinstance(outcome, Result):
                 answers.append((ticket, outcome))
-            elif isinstance(outcome, Exception):
-                answers.append((ticket, internal_error(ticket.item, outcome)))
-                report_bug(outcome)
             elif outcome is None:
                 buried.append(ticket)
+            else:
+                # A sink that was cancelled from within has failed as well, and its message must be answered.
+                bug = outcome if isinstance(outcome, Exception) else RuntimeError("its letter was cancelled")
+                answers.append((ticket, internal_error(ticket.item, bug)))
+                report_bug(bug)
         return Progress(answers, [Batch(buried)] if buried else ())
 
     async def _write_letter(self, doomed: tuple[Ticket, Fault]) -> Result | None:
@@ -216,8 +218,8 @@ class Committer:
         self._drop(batch.tickets)
         if batch.conflicts:
             return Progress(self._expire_all(batch.tickets, _CONTENTION, "contention"))
-        failed = self._failed(batch, error)
-        return Progress(self._expire_all(batch.tickets, error, error.reason), failed=failed)
+        self._note_failure(batch, error)
+        return Progress(self._expire_all(batch.tickets, error, error.reason))
 
     async def _back_off(self, batch: Batch, error: StoreError, took_s: float) -> Progress:
         """Try again after a pause, with the messages that have time left; the others are answered RETRY.
@@ -225,7 +227,7 @@ class Committer:
         While the engine stops there must be time to finish the try as well, which may take as long as the last.
         """
         rules, tickets = self._rules, batch.tickets
-        failed = self._failed(batch, error)
+        failures = self._note_failure(batch, error)
         doubted = self._drop(tickets)
         if isinstance(error, AccessDenied):
             # Letters on a topic are durable once they are published. The others need the store: RETRY.
@@ -233,21 +235,23 @@ class Committer:
             answers = list((await self.bury(denied)).results) if denied else []
             answered = {ticket for ticket, _ in answers}
             answers += self._expire_all([t for t in tickets if t not in answered], error, error.reason)
-            return Progress(answers, failed=failed)
+            return Progress(answers)
         if isinstance(error, StoreFileGone):
-            return Progress(self._expire_all(tickets, error, error.reason), failed=failed)
-        if failed.attempt >= rules.retry_attempts_max:
-            return Progress(self._expire_all(tickets, error, "store_unavailable"), failed=failed)
-        pause_s = min(rules.retry_backoff_initial_s * 2 ** (failed.attempt - 1), rules.retry_backoff_max_s)
+            return Progress(self._expire_all(tickets, error, error.reason))
+        if failures >= rules.retry_attempts_max:
+            return Progress(self._expire_all(tickets, error, "store_unavailable"))
+        pause_s = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)
         pause_s *= self._jitter.uniform(0.5, 1.0)
         ahead_s = pause_s + took_s if self._stopping else pause_s
         answers, left = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
-        again = Batch(left, doubted, batch.conflicts, failed.attempt, pause_s)
-        return Progress(answers, [again] if left else (), failed=failed)
+        again = Batch(left, doubted, batch.conflicts, failures, pause_s)
+        return Progress(answers, [again] if left else ())
 
-    def _failed(self, batch: Batch, error: StoreError) -> FailedTry:
+    def _note_failure(self, batch: Batch, error: StoreError) -> int:
+        """Count and report it, before any of the messages is answered. Returns which try of its batch it was."""
         self._metrics.store_errors[kind_of(error)] += 1
-        return FailedTry(error, batch.failures + 1, len(batch.tickets))
+        self._on_failed_try(error, batch.failures + 1, len(batch.tickets))
+        return batch.failures + 1
 
     def _drop(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = _NO_REFS) -> frozenset[Ref]:
         """Drop these documents from the cache, or all of the tickets' if none is named. Returns them."""

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.ports import DeadLetterSink, Store
 from millpond.core.route import Router
-from millpond.engine.committer import Committer
-from millpond.engine.queue import OnFailedTry, Queue
+from millpond.engine.committer import Committer, OnFailedTry
+from millpond.engine.queue import Queue
 from millpond.engine.rules import EngineRules
 from millpond.telemetry.metrics import Metrics
 
@@ -52,6 +52,7 @@ class Engine:
             metrics=metrics,
             wall_clock=wall_clock,
             jitter=jitter or random.Random(),  # noqa: S311 - spreads retries, no secret
+            on_failed_try=lambda error, attempt, messages: on_failed_try(error, attempt, messages + self.waiting),
         )
         self._queue = Queue(
             router=router,
@@ -59,7 +60,6 @@ class Engine:
             rules=rules,
             commits_in_flight_max=store.commits_in_flight_max,
             wall_clock=wall_clock,
-            on_failed_try=on_failed_try,
         )
         self._reserving = asyncio.Lock()
         # Bound once: this is the path of every message.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from millpond.concurrency import raise_first, run_all
-from millpond.core.errors import Overloaded, StoreError
+from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import Fault, Item, Router
 from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine
@@ -39,9 +39,6 @@ DRAIN_S = 5.0
 DRAIN_GRACE_S = 1.5
 _RESERVED_LOOK_S = 0.01
 
-# Called for each read or commit that failed: why, which try of its batch it was, and how many messages wait for it.
-OnFailedTry = Callable[[StoreError, int, int], None]
-
 
 class Queue:
     def __init__(
@@ -52,13 +49,11 @@ class Queue:
         rules: EngineRules,
         commits_in_flight_max: int,
         wall_clock: Callable[[], int],
-        on_failed_try: OnFailedTry,
     ) -> None:
         self._router = router
         self._committer = committer
         self._rules = rules
         self._wall_clock = wall_clock
-        self._on_failed_try = on_failed_try
         self._line = WaitingLine(LINE_PER_PLACE * rules.queue_size, rules.room_bytes_max)
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
@@ -283,10 +278,7 @@ class Queue:
     # --- answers --------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
-        failed, answers = progress.failed, self._answers
-        if failed is not None:
-            # Before any of the messages is answered, so that the log has the cause first.
-            self._on_failed_try(failed.error, failed.attempt, failed.messages + self.waiting)
+        answers = self._answers
         for ticket, result in progress.results:
             done = answers.pop(ticket, None)
             if done is not None:

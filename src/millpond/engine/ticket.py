@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from millpond.core.errors import InternalError, StoreError, Unavailable
+from millpond.core.errors import InternalError, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.plan import needs_of
 from millpond.core.route import DeadLetter, Fault, Item
@@ -78,15 +78,6 @@ class Batch(NamedTuple):
     to_bury: Mapping[Ticket, Fault] = {}
 
 
-class FailedTry(NamedTuple):
-    """A try that the store did not answer, or answered with an error."""
-
-    error: StoreError
-    # Which try of its batch it was, from 1.
-    attempt: int
-    messages: int
-
-
 class Progress(NamedTuple):
     """What one try led to: results that are durable or final, and the batches that are still to be tried."""
 
@@ -94,7 +85,6 @@ class Progress(NamedTuple):
     rest: Sequence[Batch] = ()
     # The batches of `rest` share no document, so they may be committed at the same time.
     apart: bool = False
-    failed: FailedTry | None = None
 
 
 def internal_error(item: Item, bug: Exception) -> Result:

@@ -82,7 +82,9 @@ def _check_steps(steps: Any) -> None:
         if fault is not None:
             raise InvalidRun(f"step {step_id}: {fault}")
         if step["status"] not in runs.STATUSES and step["status"].upper() in runs.STATUSES:
-            raise InvalidRun(f"step {step_id}: write {step['status'].upper()} in capitals, or no worker will recognise it")
+            raise InvalidRun(
+                f"step {step_id}: write {step['status'].upper()} in capitals, or no worker will recognise it"
+            )
         for other in step.get("dependsOn") or ():
             if other not in steps:
                 raise InvalidRun(f"step {step_id}: dependsOn names {other}, and there is no such step")

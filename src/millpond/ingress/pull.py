@@ -222,9 +222,10 @@ class Puller:
         message, delivery = arrival.message, arrival.delivery
         settlement = settle_pull(result)
         acknowledge = message.ack_with_response if settlement.ack_action == ACK else message.nack_with_response
-        acknowledge().add_done_callback(partial(self._check_acknowledged, arrival))
-        latency_s = time.perf_counter() - arrival.began
-        self._outcomes.publish(delivery, result, settlement, latency_s)
+        acknowledged = acknowledge()
+        self._outcomes.publish(delivery, result, settlement, time.perf_counter() - arrival.began)
+        # After the outcome is published, so that the log has the message's line first.
+        acknowledged.add_done_callback(partial(self._check_acknowledged, arrival))
         if self._held:
             self._look_later(ROOM_S)
 
