@@ -1,4 +1,7 @@
-"""Many calls at the same time, or in a second, but not too many; and calls that block, in threads of their own."""
+"""Helpers for asyncio: a limit on concurrent calls, a rate limit, backoff, and blocking calls in daemon threads.
+
+It knows nothing of Millpond; every package may use it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ R = TypeVar("R")
 
 
 async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once: int) -> list[R | BaseException]:
-    """`call` for every item, at most `at_once` at a time; what each returned or raised, in their order."""
+    """Call `call` with every item, at most `at_once` at a time. Returns results and exceptions in their order."""
     slots = asyncio.Semaphore(at_once)
 
     async def one(item: T) -> R:
@@ -25,10 +28,10 @@ async def run_all(call: Callable[[T], Awaitable[R]], items: Iterable[T], at_once
 
 
 def raise_first(results: list[Any]) -> None:
-    """Raise the first error among what `run_all` returned, if there is one; the list is emptied then.
+    """Raise the first exception that `run_all` returned, if there is one, and empty the list.
 
-    The error's traceback leads to the frame that holds the list. With the error in it that would be a cycle, which
-    keeps whatever was being worked on.
+    The exception's traceback refers to the frame that holds the list. With the exception in the list that would be
+    a reference cycle, which keeps the items in memory.
     """
     error = next((result for result in results if isinstance(result, BaseException)), None)
     if error is None:
@@ -41,7 +44,7 @@ def raise_first(results: list[Any]) -> None:
 
 
 class PerSecond:
-    """Lets so many pass in each second, and counts those it does not."""
+    """A rate limit: allows `most` calls in each second, and counts the others."""
 
     def __init__(self, most: int, clock: Callable[[], float] | None = None) -> None:
         self.skipped = 0
@@ -50,7 +53,7 @@ class PerSecond:
         self._second = self._passed = 0
 
     def allow(self) -> bool:
-        """Whether this second has room for another; it is counted as passed or skipped."""
+        """Whether another call is allowed in this second. Counts it as passed or skipped."""
         second = int(self._clock())
         if second != self._second:
             self._second, self._passed = second, 0
@@ -61,20 +64,20 @@ class PerSecond:
         return True
 
     def take_skipped(self) -> int:
-        """How many were skipped since this was last asked."""
+        """The number of calls skipped since the last call of this method."""
         skipped, self.skipped = self.skipped, 0
         return skipped
 
 
 def doubled_s(first_s: float, times: int, max_s: float) -> float:
-    """A pause that doubles with each failure, up to `max_s`, however many there were."""
+    """A pause that doubles with each failure, up to `max_s`."""
     return min(first_s * 2.0 ** min(times, 60), max_s)
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """What `function` returns or raises, from a thread of its own.
+    """Run `function` in a new thread. Returns or raises what it does.
 
-    A daemon, unlike the threads of `asyncio.to_thread`: work that hangs must not keep the process from ending.
+    The thread is a daemon, unlike those of `asyncio.to_thread`: a call that hangs must not keep the process alive.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
@@ -82,7 +85,7 @@ async def in_thread(function: Callable[[], T]) -> T:
     try:
         return await outcome
     finally:
-        # It holds the error, whose traceback leads to this frame.
+        # It holds the exception, whose traceback refers to this frame.
         del outcome
 
 
@@ -92,15 +95,15 @@ def _work(function: Callable[[], T], loop: asyncio.AbstractEventLoop, outcome: a
     try:
         value = function()
     except (StopIteration, SystemExit, KeyboardInterrupt) as raised:
-        # No future may hold the first, and the others would end the event loop.
+        # A future cannot hold StopIteration, and the others would end the event loop.
         error = RuntimeError(f"{type(raised).__name__} in a thread")
         error.__cause__ = raised
-    except BaseException as raised:  # noqa: BLE001 - whatever it is belongs to whoever asked
+    except BaseException as raised:  # noqa: BLE001 - it is raised in the caller
         error = raised
     with contextlib.suppress(RuntimeError):
-        # Nobody waits any more where the loop is closed.
+        # If the loop is closed, no caller waits.
         loop.call_soon_threadsafe(_settle, outcome, value, error)
-    # Its traceback leads to this frame.
+    # The traceback refers to this frame.
     del error, outcome
 
 

@@ -1,8 +1,8 @@
-"""The HTTP/1.1 client: the commands', the doctor's, and the one that fetches the keys of push tokens.
+"""The HTTP/1.1 client of the CLI, the doctor, and the check of push tokens, which fetches keys.
 
-`Client` keeps connections open and sends thousands of requests a second from one core: `millpond load` and `ingest`
-need that. `fetch` is one GET on a connection of its own. Both limit the time of the whole exchange and the size of
-the answer, and verify TLS. They follow no redirects and use no proxies.
+`Client` keeps connections open and sends thousands of requests a second from one core, for `millpond load` and
+`ingest`. `fetch` is one GET on a new connection. Both limit the time of the whole exchange and the size of the
+answer, and verify TLS. They never follow redirects and never use proxies.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from millpond._version import __version__
 from millpond.core.errors import Unreachable
 
 REPLY_BYTES_MAX = 64 * 1024 * 1024
-# Of a body that is read piece by piece: beyond this, reading pauses until the reader takes what is there.
+# For bodies that are streamed: above this, reading from the socket pauses until the caller has received them.
 _UNREAD_BYTES_MAX = 1024 * 1024
 _PORTS = {"http": 80, "https": 443}
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class Address(NamedTuple):
-    """A URL, taken apart."""
+    """A parsed URL."""
 
     scheme: str
     host: str
@@ -80,7 +80,7 @@ class Reply(NamedTuple):
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The body as a JSON object; if it is none, an object of the API's shape that says so."""
+        """The body as a JSON object; if it is not one, an object of the API's form that says so."""
         try:
             answer = msgspec.json.decode(self.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -95,11 +95,11 @@ class TimedOut(Unreachable):
 
 
 class NotHttp(OSError):
-    """What came is no HTTP."""
+    """The server's answer is not HTTP."""
 
 
 class ReplyTooLarge(OSError):
-    """The answer exceeds the limit given for it."""
+    """The answer exceeds its limit."""
 
 
 class ClosedEarly(ConnectionResetError):
@@ -107,7 +107,7 @@ class ClosedEarly(ConnectionResetError):
 
 
 class Client:
-    """Connections to one server, as many as there are requests at once, kept open in between."""
+    """Connections to one server: one for each concurrent request, kept open for later ones."""
 
     def __init__(self, address: Address, *, timeout_s: float) -> None:
         self.address = address
@@ -140,7 +140,7 @@ class Client:
                 reply = await connection.exchange(message)
             except BaseException as error:
                 connection.close()
-                # The server may close an idle connection at any moment; that says nothing about a new one.
+                # The server may close an idle connection at any moment: try again, in the end on a new one.
                 if reused and isinstance(error, ConnectionError):
                     continue
                 raise
@@ -188,7 +188,7 @@ async def connect(
     except (ssl.SSLError, socket.gaierror):
         raise
     except OSError as error:
-        # asyncio words a failure in its own way, and those of several addresses as one text.
+        # asyncio has its own texts for failures, and one combined text for several addresses.
         numbers = _ERRNO.findall(str(error))
         if not numbers:
             raise
@@ -203,7 +203,7 @@ def request_head(method: str, address: Address, path: str, headers: Mapping[str,
 
 
 def unreachable(address: Address, error: OSError, timeout_s: float) -> Unreachable:
-    """The same failure for the person at the command line."""
+    """The error with a text for the users of commands."""
     if isinstance(error, TimeoutError):
         return TimedOut(f"{address.base} did not answer within {timeout_s:g} s")
     if isinstance(error, ConnectionRefusedError):
@@ -227,7 +227,7 @@ class HttpConnection(asyncio.Protocol):
         self._reply_bytes_max = reply_bytes_max
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        # Why there will be no answer, or no more of it.
+        # Set if no answer, or no more of it, will come.
         self._error: OSError | None = None
         self._body: list[bytes] = []
         self._unread = 0
@@ -243,13 +243,13 @@ class HttpConnection(asyncio.Protocol):
         return Reply(self.status, self.headers, b"".join(self._body))
 
     async def begin(self, message: bytes) -> None:
-        """Send the request; returns once `status` and `headers` are there."""
+        """Send the request; returns once `status` and `headers` are known."""
         self._send(message, streams=True)
         while not self._in_body:
             await self._wait()
 
     async def receive(self) -> bytes:
-        """What has come of the body since the last call; empty once it has ended."""
+        """The part of the body that has arrived since the last call; empty at its end."""
         while not self._body and not self._ended:
             await self._wait()
         body = b"".join(self._body)
@@ -263,11 +263,11 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close at once: what the other end still sends is of no interest."""
+        """Close at once, without waiting for the server."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes, so this cannot be asked.
+        # A cast, because uvloop's transports are not instances of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
@@ -319,7 +319,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.write(message)
 
     async def _wait(self) -> None:
-        """Until there is news of the answer. Raises why there will be none."""
+        """Wait until more of the answer has arrived. Raises the error of the connection."""
         if self._error is not None:
             raise self._error
         self._waiter = asyncio.get_running_loop().create_future()

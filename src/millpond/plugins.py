@@ -1,4 +1,4 @@
-"""Modules that users name in settings (VIEWS, STEPS), imported with one clear line where that fails."""
+"""Imports the modules that users name in VIEWS and STEPS. A failure is a SettingsError, one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millpond.core.errors import SettingsError
 
 
 def import_module(setting: str, name: str) -> ModuleType:
-    # A user's module usually lies in the folder the command is run from.
+    # A user's module is usually in the working directory of the command.
     if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:

@@ -1,4 +1,7 @@
-"""Server-sent events: an answer that does not end, on a connection of `http_client`. Everything kept is bounded."""
+"""The client of server-sent events, on a connection of `http_client`. Called by `millpond tail`.
+
+Lines, events and refusals are bounded, so a server cannot make it use unlimited memory.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ CONNECT_S = 10.0
 SILENCE_S_MAX = 60.0
 LINE_BYTES_MAX = 1024 * 1024
 EVENT_BYTES_MAX = 4 * 1024 * 1024
-# Of an answer that is no stream: enough for what went wrong.
+# The limit of an answer that is not a stream: enough for an error text.
 _REFUSAL_BYTES_MAX = 64 * 1024
 
 
@@ -45,11 +48,11 @@ class StreamRefused(Unreachable):
 
 
 class StreamEnded(Unreachable):
-    """The stream has ended, or broke: the server stopped, or cannot be reached any more."""
+    """The stream ended or broke: the server stopped, or is unreachable."""
 
 
 class EventParser:
-    """Bytes in, whole events out. Lines end as the standard has it: CR LF, LF, or CR."""
+    """Parses bytes into events. Lines end with CR LF, LF or CR, as in the standard."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -78,7 +81,7 @@ class EventParser:
 
     def _lines(self, chunk: bytes) -> Iterator[str]:
         if self._after_return:
-            # The line ended with the last chunk; its line feed is no line of its own.
+            # The last chunk ended with CR: a line feed now belongs to that line.
             chunk = chunk.removeprefix(b"\n")
         self._after_return = chunk.endswith(b"\r") if chunk else self._after_return
         text = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -92,10 +95,10 @@ class EventParser:
 async def follow(
     address: Address, path: str, headers: Mapping[str, str]
 ) -> AsyncGenerator[ServerSentEvent | None, None]:
-    """Events until the stream ends; first None, once the server has begun it.
+    """Yields None once the stream has begun, then its events.
 
-    Raises StreamRefused if the server answers otherwise, StreamEnded if the stream ends or breaks, Unreachable if
-    there is no server.
+    Raises StreamRefused if the server answers without a stream, StreamEnded if the stream ends or breaks,
+    Unreachable if there is no server.
     """
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -145,7 +148,7 @@ async def _refusal(connection: HttpConnection, address: Address) -> bytes:
 
 @contextlib.asynccontextmanager
 async def _translated(address: Address) -> AsyncIterator[None]:
-    """One wait for the server, with a limit, and its failures as StreamEnded."""
+    """Limits one wait for the server, and raises its failures as StreamEnded."""
     try:
         async with asyncio.timeout(SILENCE_S_MAX):
             yield

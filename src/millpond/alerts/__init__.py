@@ -1,8 +1,8 @@
-"""What is alerted on: `alerts.json`, decoded and checked. The only place that holds thresholds.
+"""The alerts of `alerts.json`, decoded and checked. No other place holds thresholds.
 
 Prometheus' rules (`prometheus.py`), the states a running process shows (`evaluate.py`), the table of the runbook
 (`table.py`) and Cloud Monitoring's policies (`infra/terraform/monitoring.tf`, which reads the same file) all come
-from it. It is JSON because Terraform reads that too. Nothing here measures anything.
+from it. It is JSON because Terraform reads JSON. This module measures nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Measure = Literal["level", "growth", "count", "rate", "share"]
 Severity = Literal["warning", "critical"]
 Place = Literal["process", "prometheus", "cloud"]
 Part = Literal["view"]
-SEVERITIES: tuple[Severity, ...] = ("critical", "warning")  # the graver first
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning")  # the more severe first
 FILE = "alerts.json"
 
 _Word = Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
@@ -25,11 +25,11 @@ _Seconds = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mistyped name is refused, never ignored."""
+    """An unknown field is an error."""
 
 
 class Level(Strict, frozen=True):
-    """When a case is this grave: its value is over `above`, or no less than `at_least`, all through `for_s`."""
+    """When a case has a severity: its value is over `above`, or at least `at_least`, for `for_s` seconds."""
 
     above: float | None = None
     at_least: float | None = None
@@ -50,14 +50,14 @@ class Level(Strict, frozen=True):
 
 
 class Case(Strict, frozen=True):
-    """One thing that is measured, and from where on it warns or is critical.
+    """One measured value, and the levels at which it is a warning or critical.
 
-    `level` is a gauge as it is; `growth` how much more it is than `window_s` ago; `count` what was counted within
-    `window_s`; `rate` the same per minute; `share` the count divided by that of `of`. `least` is how much there
-    must be at all, whatever the value: of the gauge for `growth`, of the count for `share`.
+    `level` is the value of a gauge; `growth` is its increase since `window_s` ago; `count` is the number of events
+    within `window_s`; `rate` is that number per minute; `share` is the count divided by that of `of`. `least` is a
+    minimum, below which the case never fires: of the gauge for `growth`, of the count for `share`.
 
-    With `by` each view is measured alone and the worst decides: the views of one message may disagree, and what one
-    of them applies must not hide what another ignores.
+    With `by` each view is measured separately, and the worst one decides: outcomes of one message may differ
+    between views, and events that one view applies must not hide events that another ignores.
     """
 
     name: _Word
@@ -76,7 +76,7 @@ class Case(Strict, frozen=True):
         return self.critical if severity == "critical" else self.warning
 
     def needed_s(self) -> int:
-        """How far back one must see to judge."""
+        """Seconds of history that the case needs."""
         return self.window_s + max(level.for_s for level in (self.warning, self.critical) if level is not None)
 
 
@@ -92,7 +92,7 @@ class Alert(Strict, frozen=True):
 
 
 class Signal(Strict, frozen=True):
-    """Something that is counted or gauged, and where that can be seen."""
+    """A counter or a gauge, and the places that can measure it."""
 
     names: str
     seen_by: Annotated[tuple[Place, ...], msgspec.Meta(min_length=1)]
@@ -106,14 +106,14 @@ class Alerts(Strict, frozen=True):
         return place in self.signals[case.signal].seen_by
 
     def needed_s(self) -> int:
-        """How many seconds of history a process must keep for every alert that it sees."""
+        """Seconds of history that a process must keep for the alerts that it evaluates."""
         cases = [case for alert in self.alerts for case in alert.cases if self.seen(case, "process")]
         return max((case.needed_s() for case in cases), default=0)
 
 
 @functools.cache
 def load() -> Alerts:
-    """The alerts that came with this version."""
+    """The alerts of this version."""
     return parse((resources.files(__name__) / FILE).read_bytes())
 
 

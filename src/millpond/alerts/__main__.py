@@ -14,7 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m millpond.alerts", description=__doc__)
     parser.add_argument("what", choices=sorted(_MADE))
     what = parser.parse_args().what
-    # Bytes, because a terminal's own encoding has no business in a file of the repository.
+    # Bytes, because the output becomes a file of the repository and must not depend on the terminal's encoding.
     sys.stdout.buffer.write(_MADE[what](load()).encode())
 
 

@@ -1,12 +1,13 @@
-"""The state of each alert, from what one process counted in its last half hour. Pure: no clock, no I/O.
+"""The state of each alert, from the last half hour of one process. Pure: no clock, no I/O. `live` calls it.
 
-A process sees itself only: other instances have states of their own, and what only Pub/Sub knows is `unseen` here.
+A process evaluates its own counters only. Other instances have their own states, and a signal that only Pub/Sub has
+is `unseen` here.
 
-What is measured ends with the newest step. `for_s` is counted back from there, step by step, for as long as the
-level was reached without a break. A process that has just begun has counted nothing before that: a rate is divided
-by its whole window, never by the little of it that has passed; a share means something only when `least` of it were
-counted; a gauge has grown only since it was first read. So nothing fires on a handful of requests, and everything
-that lasts fires after its window and its `for_s` at the latest.
+The window of a measurement ends with the newest step. `for_s` is counted back from there, for as long as the level
+was reached without a break. A new process has no earlier counts. So a rate is divided by its whole window, not by
+the part that has passed; a share is judged only if at least `least` were counted; a gauge has grown only since its
+first reading. An alert therefore never fires on a few requests, and a lasting condition fires after its window and
+its `for_s` at the latest.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _RANKS: tuple[State, ...] = (*SEVERITIES, "ok", "unseen")
 class Series(NamedTuple):
     """Steps of a process' history, oldest first; every column as long as `at`.
 
-    `at` is when each step ended, in epoch seconds. `columns` has, under a signal's name, how many were counted
-    within each step, or for a gauge what it read; None where nobody had read it yet. `views` has, under a view's
-    name, such columns of that view alone, for the signals that cases measure by view.
+    `at` is when each step ended, in epoch seconds. `columns` has, by signal, the count of each step, or the value
+    of a gauge; None if the gauge had not been read yet. `views` has, by view, the columns of that view alone, for
+    the signals that cases measure by view.
     """
 
     at: Sequence[float]
@@ -41,7 +42,7 @@ class Series(NamedTuple):
 
 
 class AlertState(msgspec.Struct, frozen=True):
-    """As a page shows it. `value` is in `unit`, null where nothing is measured; `since` when it began to fire.
+    """The state for pages. `value` is in `unit`, null if nothing is measured; `since` is when it began to fire.
 
     `view` is the view that makes it fire, for a case that is measured by view.
     """
@@ -58,9 +59,9 @@ class AlertState(msgspec.Struct, frozen=True):
 
 
 class _Finding(NamedTuple):
-    """What one case amounts to, in one view if it is measured by view.
+    """The state of one case; of one view, if the case is measured by view.
 
-    `pending`: its level is reached, but not yet for long enough. `too_few`: less than `least` was counted.
+    `pending`: its level is reached, but not yet for `for_s`. `too_few`: less than `least` was counted.
     """
 
     case: Case
@@ -74,9 +75,9 @@ class _Finding(NamedTuple):
 
 
 def evaluate(alerts: Alerts, series: Series, before: Sequence[AlertState] = ()) -> list[AlertState]:
-    """The state of every alert. `before` is the last answer: a state that has not changed keeps its `since`.
+    """The state of every alert. `before` is the previous result: an unchanged state keeps its `since`.
 
-    Without it, what has lasted longer than the series would seem to begin anew with every step.
+    Without it, `since` of a condition that is older than the series would move with every step.
     """
     known = {state.id: state for state in before}
     return [_evaluate(alerts, alert, series, known.get(alert.id)) for alert in alerts.alerts]
@@ -84,20 +85,20 @@ def evaluate(alerts: Alerts, series: Series, before: Sequence[AlertState] = ()) 
 
 def _evaluate(alerts: Alerts, alert: Alert, series: Series, before: AlertState | None) -> AlertState:
     findings = [_find(alerts, case, series) for case in alert.cases]
-    told = min(findings, key=_urgency)
-    since = None if told.since is None else dt.datetime.fromtimestamp(told.since, dt.UTC)
-    if before is not None and before.state == told.state:
+    worst = min(findings, key=_urgency)
+    since = None if worst.since is None else dt.datetime.fromtimestamp(worst.since, dt.UTC)
+    if before is not None and before.state == worst.state:
         since = before.since
-    value = told.value
+    value = worst.value
     if value is not None:
-        value = round(value * 100 if told.case.measure == "share" else value, 4)
-    view = told.view if told.state in SEVERITIES else None
-    title, unit = alert.title, told.case.unit
-    return AlertState(alert.id, title, told.state, value, unit, told.text, since, alert.runbook, view)
+        value = round(value * 100 if worst.case.measure == "share" else value, 4)
+    view = worst.view if worst.state in SEVERITIES else None
+    title, unit = alert.title, worst.case.unit
+    return AlertState(alert.id, title, worst.state, value, unit, worst.text, since, alert.runbook, view)
 
 
 def _urgency(finding: _Finding) -> tuple[int, bool]:
-    """The gravest comes first, then one that is about to fire."""
+    """Sort key: the most severe first, then one that is pending."""
     return _RANKS.index(finding.state), not finding.pending
 
 
@@ -110,7 +111,7 @@ def _find(alerts: Alerts, case: Case, series: Series) -> _Finding:
     # Before the first event there is no view to name.
     views = series.views or {"all views": series.columns}
     found = [_find_one(alerts, case, series.at, columns, view) for view, columns in views.items()]
-    # Of views that are equally grave, the highest share; one of too few events only if no other was judged.
+    # Of views with equal severity, the highest share; a view with too few events only if there is no other.
     return min(found, key=lambda one: (*_urgency(one), one.too_few, one.value is None, -(one.value or 0)))
 
 
@@ -134,7 +135,7 @@ def _find_one(
         held_s = at[-1] - began
         if held_s >= level.for_s:
             return found._replace(state=severity, text=f"{said}.", since=began + level.for_s, pending=False)
-        # The levels are tried from the graver one, so what stays is what comes first.
+        # Levels are tried from the most severe on, so the last text is that of the level reached first.
         text = f"{said}, for {span(held_s)}; {severity} after {span(level.for_s)}."
         found = found._replace(text=text, pending=True)
     if not found.pending and found.too_few and value > 0:
@@ -153,7 +154,7 @@ class _Ruler:
         self._whole = _sums(columns[case.of]) if case.of is not None else self._sums
 
     def value(self, step: int) -> float | None:
-        """The case's value as of the end of a step; None where there is nothing to measure."""
+        """The case's value at the end of a step; None if there is nothing to measure."""
         case = self._case
         if step < 0:
             return None
@@ -171,7 +172,7 @@ class _Ruler:
         return count / whole if whole else None
 
     def too_few(self, step: int) -> bool:
-        """Whether there is less than `least`, whatever the value."""
+        """Whether the gauge or the count is less than `least`."""
         if not self._case.least:
             return False
         if self._case.measure == "growth":
@@ -179,7 +180,7 @@ class _Ruler:
         return self._counted(self._sums, step) < self._case.least
 
     def reached_since(self, level: Level) -> float | None:
-        """Since when, without a break until now, the level has been reached; None where it is not."""
+        """The time since which the level has been reached without a break; None if it is not reached now."""
         began = None
         for step in reversed(range(len(self._at))):
             value = self.value(step)

@@ -1,4 +1,4 @@
-"""How numbers of alerts are said: to people in plain words, to Prometheus in its own. Pure."""
+"""Formats the numbers of alerts, for people and for PromQL. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ((3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 
 
 def span(seconds: float) -> str:
-    """`300` → `5 minutes`. Rounded down to the greatest unit that fits, which is how people count time passing."""
+    """`300` → `5 minutes`. Rounded down to a whole number of the greatest unit that fits."""
     for size, name, _ in _UNITS:
         if seconds >= size:
             number = int(seconds // size)
@@ -25,7 +25,7 @@ def duration(seconds: int) -> str:
 
 
 def amount(case: Case, value: float) -> str:
-    """A value as a person reads it: a share in per cent, the rest as a number of at most four digits' worth."""
+    """A value for people: a share in per cent, any other value with four significant digits."""
     return (
         f"{value * 100:.3g} %" if case.measure == "share" else f"{value:.4g}" if value < 10_000 else f"{value:.0f}"
     )

@@ -1,8 +1,7 @@
-"""Prometheus' alerting rules, made from the alerts: `infra/prometheus/millpond.rules.yml`. Pure.
+"""Prometheus' alerting rules, generated from the alerts: `infra/prometheus/millpond.rules.yml`. Pure.
 
-One rule for each case and severity that Prometheus can see; a case that is measured by view fires for each view
-that reaches its level, with the view as a label. The text is YAML whose strings are written as JSON's, which YAML
-takes as they are.
+There is one rule for each case and severity that Prometheus can measure. A case that is measured by view fires for
+each view that reaches its level, with the view as a label. Strings are written as JSON, which is valid YAML.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def render(alerts: Alerts) -> str:
 
 
 def rules(alerts: Alerts, place: str) -> Iterator[tuple[Alert, Case, Severity, Level]]:
-    """Everything that can fire, as far as that place sees it."""
+    """Every case and severity that `place` can measure."""
     for alert in alerts.alerts:
         for case in alert.cases:
             for severity in reversed(SEVERITIES):
@@ -47,7 +46,7 @@ def alert_name(alert: Alert) -> str:
 
 
 def expression(case: Case, level: Level) -> str:
-    """When the rule fires, in PromQL."""
+    """The rule's condition in PromQL."""
     window = duration(case.window_s)
     compared = f"{level.comparison} {level.bound:g}"
     if case.measure in {"level", "growth"}:
@@ -58,7 +57,7 @@ def expression(case: Case, level: Level) -> str:
         return f"max({gauge}) - max({gauge} offset {window}) {compared}{guard}"
     counter = COUNTERS[case.signal]
     total = "sum" if case.by is None else f"sum by ({case.by}) "
-    # Whole things were counted; increase() adds its guess at what lies between the window's edges and its samples.
+    # Counts are whole numbers; increase() extrapolates to the edges of the window, so it is rounded down.
     count = f"floor({total}(increase({counter}[{window}])))"
     if case.measure == "count":
         return f"{count} {compared}"

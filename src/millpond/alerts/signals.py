@@ -1,7 +1,7 @@
-"""Where each signal of `alerts.json` is found: in the counters of this process, and in what Prometheus has of them.
+"""The source of each signal of `alerts.json`: the counters of this process, and the same counters in Prometheus.
 
-They stand side by side so that they cannot come to mean different things. Cloud Monitoring's are in
-`infra/terraform/monitoring.tf`. Nothing here keeps a state.
+Both are defined here, so that they keep the same meaning. Those of Cloud Monitoring are in
+`infra/terraform/monitoring.tf`. This module keeps no state.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Outcome
 from millpond.telemetry.metrics import Metrics
 
-# A full waiting room is how Millpond slows its broker down, and says nothing about what was sent: such an answer is
-# a request, but not one of the 4xx that tell of a producer's fault.
+# With 429 a full waiting room slows Pub/Sub down. It counts as a request, but not as one of the 4xx, which mean
+# that a producer is at fault.
 _BACKPRESSURE = 429
 
-# What Prometheus counts, each over all instances.
+# Prometheus' counters, each summed over all instances.
 COUNTERS = {
     "letters_buried": "millpond_letters_buried_total",
     "push_requests": "millpond_push_responses_total",
@@ -28,12 +28,12 @@ COUNTERS = {
     "events": "millpond_view_events_total",
     "stale": f'millpond_view_events_total{{outcome="{Outcome.STALE.value}"}}',
 }
-# What it gauges. Every instance looks at the same store; the worst of them counts.
+# Its gauges. All instances measure the same store, so the highest value counts.
 GAUGES = {"letters": "millpond_letters", "store_failing": "millpond_store_failing_seconds"}
 
 
 def totals(metrics: Metrics) -> dict[str, int]:
-    """What this process has counted since it began, for each of `COUNTERS`."""
+    """The counts of this process since it began, for each of `COUNTERS`."""
     answers, errors = metrics.push_responses, metrics.store_errors
     return {
         "letters_buried": metrics.letters_buried,
@@ -48,6 +48,6 @@ def totals(metrics: Metrics) -> dict[str, int]:
 
 
 def of_view(outcomes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """What one view counted in each step, for the signals that cases measure by view; `outcomes` is not empty."""
+    """The counts of one view in each step, for signals that cases measure by view; `outcomes` is not empty."""
     events = [sum(step) for step in zip(*outcomes.values(), strict=True)]
     return {"events": events, "stale": list(outcomes.get(Outcome.STALE, [0] * len(events)))}

@@ -1,4 +1,4 @@
-"""The runbook's table of thresholds, as Markdown, made from the alerts. Pure."""
+"""The runbook's table of thresholds, as Markdown, generated from the alerts. Pure."""
 
 from __future__ import annotations
 

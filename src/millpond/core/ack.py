@@ -1,4 +1,7 @@
-"""Outcome → acknowledgement: one place that says which message is finished and which comes again. Pure."""
+"""Result → acknowledgement: which message is finished, and which is redelivered. Pure.
+
+Called by `ingress`, `dead_letters` and `service` for every message. Nothing else decides this.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ _PULLED = Settlement(0, ACK, "INFO", retryable=False)
 
 
 def settle_push(result: Result) -> Settlement:
-    """Pub/Sub takes 200 for done and everything else for "again"."""
+    """For push: Pub/Sub takes 200 as an acknowledgement, and redelivers after every other status."""
     if result.error is None:
         return _DONE
     if result.settled:
@@ -53,7 +56,7 @@ def settle_push(result: Result) -> Settlement:
 
 
 def settle_pull(result: Result) -> Settlement:
-    """What may be forgotten is acknowledged. Everything else comes again, or goes to the dead-letter topic."""
+    """For pull: settled messages are acknowledged. Pub/Sub redelivers the others, or dead-letters them."""
     if not result.settled:
         return Settlement(0, NACK, _severity(result), retryable=result.outcome is Outcome.RETRY)
     if result.error is None:
@@ -62,12 +65,12 @@ def settle_pull(result: Result) -> Settlement:
 
 
 def settle_replay(result: Result) -> Settlement:
-    """A replayed letter has no sender that waits: the letter stays, and the log says what the replay led to."""
+    """For a replay: no sender waits. The letter stays, and the log has the outcome."""
     return Settlement(0, REPLAY, _severity(result), retryable=not result.settled)
 
 
 def settle_file(result: Result) -> Settlement:
-    """A line of a file has no sender that waits: the command that reads it reports what became of it."""
+    """For a line of a file: no sender waits. The command that reads the file reports the outcome."""
     return Settlement(0, FILE, _severity(result), retryable=not result.settled)
 
 

@@ -1,7 +1,7 @@
-"""Parts that several JSON answers share, with what the OpenAPI description says of them.
+"""Field types and Structs that several JSON answers share. Used by every package with answers.
 
-An answer is a `msgspec.Struct` and its schema is derived from it, so the Struct alone holds a field's type,
-constraints and description.
+The OpenAPI description is derived from the Structs, so the Struct alone holds a field's type, constraints and
+description, and its docstring is public.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""The collections that Millpond itself owns: their names, and where letters' parts lie. Pure.
+"""The collections that Millpond owns: their names, and the refs of letters' parts. Pure.
 
-All other collections are those of views, which must stay out of these. No other module spells one of these names.
+All other collections belong to views, which must not write to these. No other module contains one of these names.
 """
 
 from __future__ import annotations
 
 from millpond.core.model import Ref
 
-# What became of each event.
+# Receipts: the outcome of each event.
 RECEIPTS = "ops_dedupe"
-# Dead letters. One that is too big for a document has its parts in a collection below it.
+# Dead letters. The parts of a letter that is too big for one document are in a collection below it.
 LETTERS = "dead_letters"
 LETTER_PARTS = "parts"
-# On Firestore; the embedded store has a table.
+# The event log on Firestore; the embedded store has a table instead.
 EVENT_LOG = "millpond_event_log"
-# One document for each view that was rebuilt, with when that was.
+# One document for each view that was rebuilt, with the time of the rebuild.
 REBUILDS = "ops_rebuilds"
 FLOW_RUNS = "flow_runs"
 OWN = frozenset({RECEIPTS, LETTERS, EVENT_LOG, REBUILDS, FLOW_RUNS})

@@ -1,7 +1,8 @@
-"""Bytes → Delivery → payload. Strict, because what is guessed here is wrong for ever.
+"""Bytes → Delivery → payload. Pure and strict: a wrong guess here would be stored for ever.
 
-`decode_push` and `decode_unwrapped` read what Pub/Sub sends; a fault there leaves nothing to identify, so it is
-`MalformedEnvelope` (400). `decode_payload` reads the message itself; a fault there is poison with an id.
+`decode_push` and `decode_unwrapped` read push requests, for `http` and `ingress`. After a fault there the message
+has no id, so they raise `MalformedEnvelope` (400). `decode_payload` reads the message's data, for `Router`; a fault
+there is poison of a message with an id.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from millpond.core.errors import InvalidEvent, MalformedEnvelope, json_type
 from millpond.core.model import Delivery, is_blank
 
 MESSAGE_ID_BYTES_MAX = 256
-# Pub/Sub allows 100 attributes of 1,280 bytes each; no message of its has more around its data.
+# Pub/Sub allows 100 attributes of 1,280 bytes each, so its envelopes are smaller than this.
 ENVELOPE_CHARS_MAX = 200_000
-# Deeper than any honest payload, shallow enough that no encoder or store ever recurses into trouble.
+# Deeper than any real payload, and shallow enough for the recursion of every encoder and store.
 PAYLOAD_DEPTH_MAX = 100
 _HARMLESS = frozenset({str, float, bool, type(None)})
 _METADATA = "x-goog-pubsub-"
@@ -47,7 +48,7 @@ _any_json = msgspec.json.Decoder().decode
 
 
 def decode_push(body: bytes) -> Delivery:
-    """A standard Pub/Sub push body. Bad base64 is no fault of the envelope: the message has an id and is kept."""
+    """A standard Pub/Sub push body. Invalid base64 raises nothing: the message has an id, and can be buried."""
     try:
         push = _push_body(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -90,7 +91,7 @@ def decode_unwrapped(headers: Mapping[str, str], body: bytes) -> Delivery:
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """A message's JSON object: the inner payload and, where there was one, the envelope around it."""
+    """A message's JSON object: the inner payload and, if there is one, the envelope around it."""
 
     outer: dict[str, Any]
     payload: dict[str, Any]
@@ -109,7 +110,7 @@ _ALIASES = (
 
 
 def decode_payload(delivery: Delivery) -> Payload:
-    """The JSON object in a message's data. Everything wrong with it is `InvalidEvent` with a reason."""
+    """The JSON object in a message's data. Raises `InvalidEvent` with a reason."""
     if delivery.data_fault is not None:
         raise InvalidEvent(f"message.data: {delivery.data_fault}", reason="invalid_base64")
     if not delivery.data:
@@ -126,8 +127,8 @@ def decode_payload(delivery: Delivery) -> Payload:
             if alias in envelope and is_blank(envelope.get(name)):
                 envelope[name] = envelope[alias]
         return Payload(outer, inner, envelope, event_type.strip() or None, _event_id(inner) or _event_id(envelope))
-    said = event_type.strip() or None if type(event_type) is str else None
-    return Payload(outer, outer, {}, said, _event_id(outer))
+    event_type = event_type.strip() or None if type(event_type) is str else None
+    return Payload(outer, outer, {}, event_type, _event_id(outer))
 
 
 def checked_message_id(message_id: str) -> str:
@@ -188,7 +189,7 @@ def _decode_object(raw: bytes) -> dict[str, Any]:
 
 
 def _refuse_absurd(outer: dict[str, Any]) -> None:
-    """Integers no store can keep exactly, and nesting no encoder survives. Level by level, no recursion."""
+    """Refuse integers over 64 bits, and nesting too deep for encoders. Iterates level by level, no recursion."""
     level: list[Any] = list(outer.values())
     for _ in range(PAYLOAD_DEPTH_MAX):
         below: list[Any] = []

@@ -1,7 +1,7 @@
-"""What a document may hold, checked before anything is sent, and alike for every store.
+"""What a document may hold, checked before anything is sent, in the same way for every store. Pure.
 
-The rules are Firestore's, enforced on the embedded store too: a document that is right on one store is right on
-the other, and the real service's limits are met before the real service is.
+The rules are Firestore's. They hold on the embedded store too, so that a document that one store accepts is
+accepted by the other. Called by the stores, routing and views.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FIELD_NAME_BYTES_MAX = 1_500
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 
-# A name of this many characters is within the limit whatever they are.
+# A name of so many characters is within the limit, even at four bytes each.
 _SHORT_NAME = FIELD_NAME_BYTES_MAX // 4
-# How an id begins that may be a forbidden one: with nothing at all, where it is empty.
+# The first characters of ids that may be forbidden; the empty text is for the empty id.
 _SUSPICIOUS = frozenset({"", ".", "_"})
 _SCALARS = frozenset({str, bool, float, bytes, type(None)})
 _encode = msgspec.msgpack.Encoder().encode
@@ -37,7 +37,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def encode_document(ref: Ref, data: Document, *, checked: bool = False) -> bytes:
-    """The document as bytes (MessagePack, times as timestamps), or WriteRefused with what is wrong with it."""
+    """The document as bytes (MessagePack, times as timestamps). Raises WriteRefused with what is wrong with it."""
     fault = None if checked else find_fault(data)
     if fault:
         raise WriteRefused(f"{ref.path}: {fault}", code="INVALID_ARGUMENT")
@@ -56,7 +56,7 @@ def encode_document(ref: Ref, data: Document, *, checked: bool = False) -> bytes
 
 
 def approximate_size(data: Document | None) -> int:
-    """About how many bytes a document takes; for budgets, not for limits."""
+    """The approximate size of a document in bytes; for budgets, not for limits."""
     return 0 if data is None else len(_encode(data))
 
 
@@ -65,7 +65,7 @@ def decode_document(encoded: bytes) -> Document:
 
 
 def patched(document: Document, fields: Mapping[tuple[str, ...], Any]) -> Document:
-    """A copy with the named field paths set; maps on the way are made where they are missing."""
+    """A copy with the named field paths set; missing maps on the path are created."""
     result = dict(document)
     for path, value in fields.items():
         level = result
@@ -78,7 +78,7 @@ def patched(document: Document, fields: Mapping[tuple[str, ...], Any]) -> Docume
 
 
 def check_ref(ref: Ref) -> None:
-    """A path a store would refuse is refused here, with the same error everywhere."""
+    """Raise WriteRefused for a path that a store would refuse, so that every store raises the same error."""
     collection, key = ref
     if not _legal_collection(collection) or not _legal_segment(key) or "/" in key:
         raise WriteRefused(f"{ref.path:.120}: not a legal document path", code="INVALID_ARGUMENT")
@@ -101,7 +101,7 @@ def _forbidden(segment: str) -> bool:
 
 
 def find_fault(value: Document, depth: int = 1) -> str | None:
-    """What makes this map unrepresentable, or None. Every document passes here: the common case comes first."""
+    """What makes this map unrepresentable, or None. Called for every document, so the common case comes first."""
     for name, item in value.items():
         if type(name) is not str:
             return f"a field name is {type(name).__name__}, not text"
@@ -119,10 +119,10 @@ def find_fault(value: Document, depth: int = 1) -> str | None:
 
 
 def representable(value: Any) -> Any:
-    """A payload's value as it is, or as canonical JSON text where a document could not hold it."""
+    """A payload's value unchanged, or as canonical JSON text if a document cannot hold it."""
     if type(value) in _SCALARS:
         return value
-    # It will stand one level down, as one of the document's fields.
+    # Depth 1, because the value becomes a field of the document.
     return canonical_json(value).decode() if _value_fault(value, depth=1) else value
 
 
@@ -132,7 +132,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def hash_of(value: Any) -> str:
-    """52 characters that are equal for equal values: a document id for what has none of its own."""
+    """A hash of 52 characters, equal for equal values: the document id of content that has no id."""
     return base32_sha256(canonical_json(value))
 
 
@@ -175,15 +175,15 @@ def _list_fault(items: list[Any], depth: int) -> str | None:
 
 
 def is_expired(document: Document | None, now: int) -> bool:
-    """Whether its `expireAt` has come: it may be deleted at any moment, or be gone already."""
+    """Whether its `expireAt` has passed: the store may delete it at any moment."""
     expires = (document or {}).get("expireAt")
     return isinstance(expires, dt.datetime) and timestamps.from_datetime(expires) <= now
 
 
 def same_value(one: Any, other: Any, tolerance: float = 0.0) -> bool:
-    """Equal in value and in type: 1, 1.0 and true are three things in a document. NaN is itself.
+    """Whether two values are equal in value and type: 1, 1.0 and true differ. NaN equals NaN.
 
-    `tolerance` is how far apart, in proportion, two floats may be.
+    `tolerance` is the relative difference that two floats may have.
     """
     if type(one) is not type(other):
         return False

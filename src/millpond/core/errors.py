@@ -2,7 +2,7 @@
 
     MillpondError
     ├─ SettingsError            refuse to start: which setting, its value, what is allowed
-    ├─ Poison                   the event is at fault and will be tomorrow too
+    ├─ Poison                   the event is invalid, and a retry cannot change that
     │  ├─ MalformedEnvelope     nothing identifiable arrived: 400, nothing kept
     │  ├─ UnroutableEvent       no view feeds on it
     │  └─ InvalidEvent          a view, or the decoder, refuses its content
@@ -11,19 +11,19 @@
     │  └─ RunExists             because another has its id: 409
     ├─ StepFailed               a step of a flow run says that it failed: FAILED with its code
     ├─ StoreError
-    │  ├─ Unavailable           try again; also "we cannot know whether it was applied"
-    │  │  └─ StoreFileGone      not by this process: its file was deleted, moved or replaced
-    │  ├─ AccessDenied          try again and page somebody
+    │  ├─ Unavailable           try again; whether a commit was applied is unknown
+    │  │  └─ StoreFileGone      not in this process: its file was deleted, moved or replaced
+    │  ├─ AccessDenied          try again, and page the operator
     │  └─ WriteRefused          this write can never succeed: bury and alert
-    ├─ PushRefused              not the broker, as far as we can tell: 401
-    │  ├─ PushForbidden         somebody else's token: 403
-    │  └─ KeysUnavailable       nobody can say: 503
+    ├─ PushRefused              the push request does not prove that it is from Pub/Sub: 401
+    │  ├─ PushForbidden         a valid token of another account or audience: 403
+    │  └─ KeysUnavailable       the token cannot be checked now: 503
     ├─ Overloaded               no room left: 429, stop pulling
     ├─ Unreachable              the server or the store that a command needs does not answer
-    └─ InternalError            a bug of ours: nothing is acknowledged, the message comes again
+    └─ InternalError            a bug in Millpond: nothing is acknowledged, the message is redelivered
 
-Adapters translate foreign exceptions into this tree in one place each. What is expected to happen in
-normal operation (a conflict, a stale event) is a value, not an exception.
+Each adapter translates foreign exceptions into this tree in one place. What is expected in normal operation
+(a conflict, a stale event) is a value, not an exception.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def as_value(error: _Error) -> _Error:
-    """The error, to be kept, without where it was raised and what led to it: its text and fields say what matters.
+    """The error without its traceback, cause and context, so that it can be kept as a value.
 
-    A traceback holds the frames of all that were being called, and these the message they worked on. Kept in a
-    message's own result that is a reference cycle, which only the garbage collector frees, and it runs seldom.
+    A traceback refers to the frames of the calls under way, and these refer to the message. In the message's own
+    result that would be a reference cycle, which only the garbage collector frees, and it runs seldom.
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
@@ -58,14 +58,14 @@ class SettingsError(MillpondError):
 
 
 def missing_extra(name: str, value: object, error: ModuleNotFoundError) -> SettingsError:
-    """A setting asks for what only Google's libraries can do, and they are not installed."""
+    """A setting needs Google's libraries, and they are not installed."""
     return SettingsError(name, value, f"needs pip install 'millpond[gcp]' ({error})")
 
 
 class Poison(MillpondError):
-    """The message can never succeed as it is. `reason` is a stable word for dashboards and alerts.
+    """The message can never succeed unchanged. `reason` is a stable word for dashboards and alerts.
 
-    `view` names the view that refused it; None where no view was asked.
+    `view` names the view that refused it; None if no view was called.
     """
 
     reason = "poison"
@@ -90,19 +90,19 @@ class InvalidEvent(Poison):
 
 
 class ViewError(MillpondError):
-    """A view raised something else than InvalidEvent. The fault is in code, so a deploy may heal it."""
+    """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it."""
 
     reason = "view_error"
 
     def __init__(self, view: str, cause: BaseException) -> None:
         super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
         self.view = view
-        # The cause's own text, which may quote the payload: for the letter, never for the log.
+        # The cause's text, which may quote the payload: it goes into the letter, never into the log.
         self.detail = _text_of(cause)
 
 
 class InvalidRun(MillpondError):
-    """A flow run cannot be taken as it is. Nothing is stored."""
+    """A flow run was refused. Nothing is stored."""
 
     reason = "invalid_run"
 
@@ -114,7 +114,7 @@ class RunExists(InvalidRun):
 
 
 class StepFailed(MillpondError):
-    """A step's work failed. `code` is a stable word for whoever reads the run; the text says what to do."""
+    """A step's work failed. `code` is a stable word for programs that read the run; the text says what to do."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -134,7 +134,7 @@ class Unavailable(StoreError):
 
 
 class StoreFileGone(Unavailable):
-    """The embedded store's file was deleted, moved or replaced. Only a restart heals that, no second try."""
+    """The embedded store's file was deleted, moved or replaced. Retries cannot succeed; a restart is needed."""
 
     reason = "store_file_gone"
 
@@ -148,7 +148,7 @@ class WriteRefused(StoreError):
 
 
 def kind_of(error: BaseException) -> str:
-    """An error's type as people know it: that of the tree above, whatever it was refined to."""
+    """The name of an error's type for logs and metrics: the documented base type, not its subclass."""
     for kind in (Unavailable, AccessDenied, WriteRefused):
         if isinstance(error, kind):
             return kind.__name__
@@ -156,7 +156,7 @@ def kind_of(error: BaseException) -> str:
 
 
 class PushRefused(MillpondError):
-    """Not the broker, as far as we can tell: nothing is taken. `severity` is that of its log line."""
+    """The request does not prove that it is from Pub/Sub: it is refused. `severity` is that of its log line."""
 
     status = 401
     reason = "push_unauthenticated"
@@ -164,14 +164,14 @@ class PushRefused(MillpondError):
 
 
 class PushForbidden(PushRefused):
-    """A token of Google's, but of somebody else or for somebody else."""
+    """A token that Google signed, but of another account or for another audience."""
 
     status = 403
     reason = "push_forbidden"
 
 
 class KeysUnavailable(PushRefused):
-    """Nobody can say whether the token is good: the message comes again."""
+    """The signing keys cannot be fetched, so the token cannot be checked: Pub/Sub redelivers the message."""
 
     status = 503
     reason = "keys_unavailable"
@@ -183,11 +183,11 @@ class Overloaded(MillpondError):
 
 
 class Unreachable(MillpondError):
-    """The server, or the store, is not where it was looked for."""
+    """The server, or the store, does not answer at its address."""
 
 
 class InternalError(MillpondError):
-    """Something we did not foresee. Its own text may quote a payload, so only its kind and place are told."""
+    """An unexpected exception. Its text may quote a payload, so the message has only its type and place."""
 
     reason = "internal_error"
 
@@ -196,7 +196,7 @@ class InternalError(MillpondError):
 
 
 def json_type(value: object) -> str:
-    """A value's type in words. Errors name types, never values: their texts are logged, payloads are not."""
+    """A value's type in words. Error texts are logged, and payloads must not be: errors name types, not values."""
     words = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return "null" if value is None else words.get(type(value), type(value).__name__)
 

@@ -1,4 +1,4 @@
-"""Short, stable names for content: 52 characters of base32 (RFC 4648, no padding) for a SHA-256."""
+"""Hashes as text: a SHA-256 as 52 characters of base32 (RFC 4648, no padding). Pure; called for every message."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import struct
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".ljust(256, b"\0")
 _CHARACTERS = 52
-# Five bytes are eight characters: each five get a lane of eight bytes, the last two of the digest a part of one.
+# Five bytes make eight characters. Each group of five gets a lane of eight bytes; the last lane is partly filled.
 _fives = struct.Struct("5s5s5s5s5s5s2s").unpack
 _GAP = b"\0\0\0"
 _LANES = 7
 
 
 def _spreading_steps() -> list[tuple[int, int, int]]:
-    """Masks that move the eight groups of five bits in each lane apart, halves first, until each has a byte."""
+    """Masks and shifts that spread the eight 5-bit groups of each lane, halves first, until each has a byte."""
     steps = []
     for width in (4, 2, 1):
         low = high = 0
@@ -30,7 +30,7 @@ _STEPS = _spreading_steps()
 
 
 def base32_sha256(content: bytes) -> str:
-    """The standard library's base32 takes many times as long, and every message needs one."""
+    """Much faster than the standard library's base32, because every message needs it."""
     bits = int.from_bytes(_GAP.join(_fives(hashlib.sha256(content).digest())) + _GAP, "big")
     for low, high, shift in _STEPS:
         bits = bits & low | (bits & high) << shift

@@ -1,10 +1,9 @@
 """One reversible encoder that makes any text a legal document id on every store.
 
 Firestore forbids `/`, the ids `.` and `..`, and the form `__x__`; ids made of several parts are joined by `__`.
-Escaping is percent-style, so ordinary ids (`BRK.B`, `prod__api`) stay readable and two different inputs
-never meet in one document.
-
-A view whose key is always one part needs no separator: there `encode_name` keeps every id that Firestore allows.
+Escaping is percent-style, so ordinary ids (`BRK.B`, `prod__api`) stay readable, and two different inputs never
+get the same id. The id of a view whose key always has one part needs no separator: `encode_name` keeps every name
+that Firestore allows. Called by views, routing, receipts and dead letters.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from millpond.core.errors import InvalidEvent
 ID_BYTES_MAX = 1_500
 SEPARATOR = "__"
 
-# The second underscore of a pair, and any at either end: so a part can neither hold the separator, nor lend it
-# an underscore at the seam, nor make an id of the form `__x__`.
+# The second underscore of a pair, and any at either end. A part can then neither contain the separator, nor form
+# one with the underscores next to it, nor make an id of the form `__x__`.
 _ESCAPED = re.compile(r"[%/\x00]|(?<=_)_|^_|_$")
 _PLAIN = re.compile(r"[A-Za-z0-9:~+@-][A-Za-z0-9.:~+@-]*")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -29,7 +28,7 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 def encode_id(*parts: str) -> str:
     """The document id of `parts`, joined by `__`. Refuses empty parts and ids over 1,500 bytes."""
     if sum(map(len, parts)) > ID_BYTES_MAX:
-        # Before anything walks through what may be megabytes: escaping never makes it shorter.
+        # Checked before escaping: the text may be megabytes long, and escaping never makes it shorter.
         raise _too_long()
     encoded = SEPARATOR.join([_encode_part(part) for part in parts])
     if len(encoded) * 4 > ID_BYTES_MAX and len(encoded.encode()) > ID_BYTES_MAX:
@@ -43,9 +42,9 @@ def _too_long() -> InvalidEvent:
 
 @lru_cache(maxsize=4_096)
 def encode_name(name: str) -> str:
-    """The document id of a view whose key is one part: `name` itself wherever a store takes it.
+    """The document id of a view whose key is one part: `name` itself if every store accepts it.
 
-    Escaped ids hold `%` and two hex digits. A name that does so too is escaped, so that no two names share an id.
+    Escaped ids contain `%` and two hex digits. A name that contains these is escaped: no two names share an id.
     """
     if len(name) <= ID_BYTES_MAX and _is_kept(name):
         if len(name) * 4 > ID_BYTES_MAX and len(name.encode()) > ID_BYTES_MAX:
@@ -70,9 +69,9 @@ def decode_name(encoded: str) -> str:
 
 
 def unescaped_id(encoded: str) -> str | None:
-    """The id that `encode_name` gives what an earlier build put under `encoded`; None if it is the same id.
+    """The id that `encode_name` returns today for a document stored under `encoded`; None if it is the same id.
 
-    Earlier builds escaped these ids by `encode_id`. Ids that `encode_id` does not make are another program's.
+    Earlier builds escaped these ids with `encode_id`. Ids that `encode_id` cannot return are another program's.
     """
     if _ESCAPE.search(encoded) is None:
         return None

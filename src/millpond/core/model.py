@@ -1,6 +1,6 @@
-"""The nouns of Millpond. Immutable values, no behaviour that touches the world.
+"""The values of Millpond: delivery, event, snapshot, write, outcome, result, log entry. Immutable, no I/O.
 
-`docs/glossary.md` says what each word means; the names here are those words.
+The names are those of `docs/glossary.md`. Every other module uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millpond.core.errors import InvalidEvent, as_value, json_type
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
 
-# A number as text. float() alone also takes underscores, white space and digits of every script.
+# A number as text. float() alone also accepts underscores, white space and digits of every script.
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 # A document's version: opaque, never reused, and the same version means the same content.
@@ -27,7 +27,7 @@ Version = int | str
 
 
 class Ref(NamedTuple):
-    """Where a document lives: collection path and id."""
+    """The address of a document: collection path and id."""
 
     collection: str
     id: str
@@ -38,7 +38,7 @@ class Ref(NamedTuple):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One arrival of a message, before anybody looked inside."""
+    """One arrival of a message, not decoded yet."""
 
     message_id: str
     publish_time: int
@@ -47,27 +47,27 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str = ""
     ordering_key: str | None = None
     attempt: int | None = None
-    # Set where `data` could not be read as base64: it then holds the text as it came.
+    # Set if the data is not valid base64: `data` then holds the text as received.
     data_fault: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The decoded fact. `payload` is the inner payload; `envelope` is what stood around it, or empty."""
+    """A decoded message. `payload` is the inner payload; `envelope` holds the fields around it, or is empty."""
 
     message_id: str
     publish_time: int
-    # The topic its views feed on.
+    # The topic that selects its views.
     topic: str
     payload: dict[str, Any]
     envelope: dict[str, Any] = {}
     attributes: dict[str, str] = {}
     event_type: str | None = None
     event_id: str | None = None
-    # The topic's own name as the message or its subscription gave it, where that is another one.
+    # The topic's name as the message or its subscription gave it, if that differs from `topic`.
     source_topic: str | None = None
     # NAIVE_TIMES=utc: times without an offset are UTC.
     naive_as_utc: bool = False
-    # What was worked out from it once and is asked for again.
+    # Values that were computed from the event once and are needed again.
     memo: dict[Any, Any] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -82,7 +82,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return value
 
     def text(self, *names: str) -> str | None:
-        """The first of `names` that holds text, trimmed (numbers are written out); other types make it poison."""
+        """The first of `names` that holds text, trimmed; numbers become text. Another type makes it poison."""
         payload = self.payload
         for name in names:
             text = trimmed(payload.get(name), name)
@@ -91,7 +91,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def number(self, name: str) -> Any:
-        """A number, or a decimal written as text, kept as sent: prices must not lose digits on the way."""
+        """A number, or a decimal as text, returned as sent, so that prices lose no digits."""
         value = self.payload.get(name)
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             return value
@@ -103,7 +103,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def time(self, *names: str) -> int | None:
         """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field.
 
-        A `?` after a name passes over text that is no time at all ("n/a"); without it such text is poison.
+        A `?` after a name skips text that is not a time ("n/a"); without it such text makes the event poison.
         """
         payload, envelope = self.payload, self.envelope
         for field, in_envelope, passes_over, name in _time_fields(names):
@@ -113,7 +113,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 return timestamps.parse(value, name, naive_as_utc=self.naive_as_utc)
             except InvalidEvent:
-                # Looked at only now: nearly every time can be read.
+                # Checked last, because nearly every time is valid.
                 if not (passes_over and timestamps.is_no_time(value)):
                     raise
         return None
@@ -121,7 +121,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1_024)
 def _time_fields(names: tuple[str, ...]) -> tuple[tuple[str, bool, bool, str], ...]:
-    """Of each name: the field, whether it is the envelope's, whether words are passed over, and what to call it."""
+    """For each name: the field, whether it is in the envelope, whether to skip non-times, the name in errors."""
     fields = []
     for name in names:
         called = name.removesuffix("?")
@@ -136,12 +136,12 @@ def is_blank(value: Any) -> bool:
 
 
 def text_or_none(value: Any) -> str | None:
-    """An optional field as trimmed text; what is neither text nor a number says nothing."""
+    """An optional field as trimmed text; None if it is neither text nor a number."""
     return trimmed(value, "") if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
 def trimmed(value: Any, name: str) -> str | None:
-    """A field that must be text, without white space around it; None where it is blank."""
+    """A field that must be text, trimmed; None if it is blank."""
     if type(value) is str:
         return value.strip() or None
     if value is None:
@@ -152,7 +152,7 @@ def trimmed(value: Any, name: str) -> str | None:
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A document as it was read, or its absence (`version` and `data` are None)."""
+    """A document as it was read; `version` and `data` are None if it does not exist."""
 
     ref: Ref
     version: Version | None
@@ -165,12 +165,12 @@ class Put(msgspec.Struct, frozen=True):
     ref: Ref
     base: Version | None
     data: Document
-    # True for what we made ourselves from values that are representable; everything else is walked before sending.
+    # True if every value is known to be representable; otherwise the store checks every value before sending.
     checked: bool = False
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """Set the named field paths of a document others own, and touch nothing else of it."""
+    """Set the named field paths of a document that another program owns, and change no other field."""
 
     ref: Ref
     base: Version
@@ -186,13 +186,13 @@ Write = Put | Patch | Delete
 
 
 class Committed(NamedTuple):
-    """Everything was applied. `versions` are the new ones, in the order of the writes; None for a delete."""
+    """All writes were applied. `versions` are the new ones, in the order of the writes; None for a delete."""
 
     versions: Sequence[Version | None]
 
 
 class Conflict(NamedTuple):
-    """Nothing was applied: a precondition failed. `refs` are the culprits, where the store can tell."""
+    """Nothing was applied: a precondition failed. `refs` are the conflicting documents, if the store knows them."""
 
     refs: frozenset[Ref] = frozenset()
 
@@ -210,7 +210,7 @@ class Outcome(enum.StrEnum):
 
 
 for _outcome in Outcome:
-    # As it comes, Python 3.11 asks code written in Python for a member each time it is named.
+    # Set on the class, because Python 3.11 runs a Python-level lookup for each access to an enum member.
     type.__setattr__(Outcome, _outcome.name, _outcome)
 
 OUTCOME_RANK = {outcome: rank for rank, outcome in enumerate(Outcome)}
@@ -220,13 +220,13 @@ class ViewResult(msgspec.Struct, frozen=True):
     """What became of an event in one view. `stamp` is its own, `winner` the document's afterwards."""
 
     view: str
-    # Empty where the view did not want the event and so never said which document it would be about.
+    # Empty if the view did not want the event: it was then not asked for a document.
     doc: str
     outcome: Outcome
     reason: str
     stamp: str | None = None
     winner: str | None = None
-    # Whether the document was written: a republished copy is a duplicate, and takes over the provenance.
+    # Whether the document was written. A republished copy is a duplicate and may still update the provenance.
     wrote: bool = False
 
 
@@ -239,9 +239,9 @@ class Result(msgspec.Struct, frozen=True):
     views: list[ViewResult] = []
     error: BaseException | None = None
     receipt: str | None = None
-    # What was decoded, for the log line; None where nothing could be.
+    # The decoded event, for the log line; None if decoding failed.
     event: Event | None = None
-    # True once the message lies in the letters, so that it may be acknowledged although it is poison.
+    # True once the message is stored as a dead letter: it may then be acknowledged although it is poison.
     buried: bool = False
 
     def __post_init__(self) -> None:
@@ -250,31 +250,31 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """Whether the store holds what makes an acknowledgement right."""
+        """Whether the message may be acknowledged: its outcome, or its letter, is durable."""
         return self.buried or (self.outcome is not Outcome.RETRY and self.outcome is not Outcome.POISON)
 
     @property
     def refused_by(self) -> str | None:
-        """The view whose refusal or bug is the error; None where there is none, or no view was asked."""
+        """The view that refused the event or failed on it; None if no view did."""
         return getattr(self.error, "view", None)
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the event log: the delivery, whole, and what became of it."""
+    """One entry of the event log: the whole delivery and its result."""
 
     delivery: Delivery
     topic: str
     event_id: str | None
     arrived_at: int
     result: Result
-    # A replayed letter replaces the poison entry its burial left, so that each message still counts once.
+    # The entry of a replayed letter replaces the poison entry of its burial, so that each message counts once.
     replay: bool = False
 
 
 class LogPage(NamedTuple):
-    """Some of the event log, in the order it was kept.
+    """A page of the event log, in log order.
 
-    `position` is where to read on: now where there is `more`, later for what was appended meanwhile.
+    `position` is where the next read continues: at once if there is `more`, else later, for new entries.
     """
 
     entries: list[LogEntry]

@@ -1,8 +1,8 @@
-"""plan(items, snapshots, now) → Plan: what to write, and what became of each event. Pure.
+"""plan(items, snapshots, now) → Plan: a batch's writes, and the result of each event. Pure; the engine calls it.
 
-The items are taken one by one against a working set of copies, so a batch has the same outcomes as its events
-would have had alone, while each document is written at most once. Verdicts rest only on documents the plan
-writes, or on stamps, which only grow: so a plan that commits was right, however old its snapshots were.
+The items are decided one by one on a working set of copies. So a batch has the same outcomes as its events one at
+a time, and each document is written at most once. A verdict depends only on documents that the plan writes, or on
+stamps, which only grow. So a plan that commits was right, even if its snapshots were old.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from millpond.core.stamp import decode_stamp
 from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key
 from millpond.core.view import Latest, Merge, Tally
 
-# What a copy of an event may change and still say nothing new.
+# Fields that may differ between two copies of an event.
 _PROVENANCE = frozenset({"source", "ingestedAt", "expireAt"})
 _ABSENT = object()
 
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of one target: the document to write, if any, and the stamp that stands afterwards."""
+    """The outcome of one target: the document to write, if any, and the stamp of the document afterwards."""
 
     outcome: Outcome
     reason: str
@@ -56,7 +56,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class WorkingSet:
-    """Working copies of the documents a batch touches; remembers what was changed and from which version."""
+    """Working copies of the documents of a batch, and the changes with the versions they are based on."""
 
     __slots__ = ("_changed", "_removed", "_snapshots")
 
@@ -73,7 +73,7 @@ class WorkingSet:
         self._changed[ref] = (document, checked)
 
     def holds(self, token: Snapshot) -> bool:
-        """Whether the document is there in this very version."""
+        """Whether the document exists in this version."""
         return token.version is not None and self._snapshots[token.ref].version == token.version
 
     def remove(self, token: Snapshot) -> None:
@@ -100,7 +100,7 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
 
 
 def needs_of(item: Item) -> Needs:
-    """The documents an item's plan looks at."""
+    """The documents that an item's plan uses."""
     if item.letter is not None:
         return needs_of_letter(item.letter)
     read: list[Ref] = []
@@ -133,7 +133,7 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
         return Result(Outcome.POISON, fault.reason, item.topic, error=fault, event=item.event)
     except ViewError as fault:
         return Result(Outcome.RETRY, fault.reason, item.topic, error=fault, event=item.event)
-    # Only now, when no view objected, does anything change: poison in one means applied in none.
+    # Changes begin only after every view has accepted: an event that is poison in one view is applied in none.
     views = []
     for target, verdict in zip(item.targets, verdicts, strict=True):
         if verdict.document is not None:
@@ -180,8 +180,8 @@ def _decide_latest(target: Target, current: Document | None, now: int) -> Verdic
     stored, stored_key = stamp_and_key(target.view, current)
     stamp = target.stamp
     if stored is None or stamp > stored:
-        # The greater copy is written whole even when it is the same event again: the document must be the
-        # maximum over all copies, also when two copies that claim to be one event differ.
+        # The copy with the greater stamp is written even if it is the same event: the document must be the
+        # maximum over all copies, and two copies of one event may differ.
         document = _stamped_now(target, target.content, now)
         if stored is not None and stored_key == target.key and current is not None:
             names = document.keys() | current.keys()
@@ -222,9 +222,9 @@ def _decide_merge(target: Target, current: Document | None, now: int) -> Verdict
 
 
 def _says_the_same(name: str, target: Target, mine: Document, stored: Document, stored_stamp: str) -> bool:
-    """Whether a field of another copy of this event holds what this copy says: then only provenance changes.
+    """Whether a field is equal in this copy of the event and in the stored one: then only provenance changes.
 
-    A view fills in publish time where the event has no time of its own; each copy has one of its own.
+    A view fills in publish time if the event has no time of its own. Two copies differ in publish time.
     """
     if name in _PROVENANCE:
         return True
@@ -250,16 +250,16 @@ def _decide_tally(
     if known is not None:
         counted = known["views"][view.name].get("content") if isinstance(known.get("views"), dict) else None
         if counted is not None and counted != content_mark(item.event):
-            # Another copy of the event was counted, and what it said cannot be taken back out of a fold.
+            # A copy with other content was counted, and a fold cannot be undone.
             return Verdict(Outcome.DUPLICATE, "other_content_not_counted", None, stored)
         return Verdict(Outcome.DUPLICATE, _duplicate_reason(target, known), None, stored)
     if target.event_time < receipts.counted_from(now):
-        # Its receipt may have expired, so nobody can say whether it was counted: a person decides.
+        # Its receipt may have expired, so whether it was counted is unknown: it is buried, and an operator decides.
         old = "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted"
         fault = InvalidEvent(old, reason="too_old_to_count")
         fault.view = view.name
         raise fault
-    # A round trip through bytes: whatever the fold does to its argument, our copy stays as it was.
+    # A deep copy through bytes: the fold may change its argument, and must not change the snapshot.
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
     source = before.pop("source", None)
     try:
@@ -276,9 +276,9 @@ def _decide_tally(
 
 
 def _counted(source: Document | None, current: Document | None) -> Document:
-    """A tally says how many events it has counted, so that it can be told whether the log holds all of them.
+    """The `source` of a tally, with the number of events counted, so that a rebuild can compare it with the log.
 
-    One that was begun by somebody else does not know, and never says.
+    A tally that another program began has no such number, and none is added.
     """
     held = (current or {}).get("source")
     before = held.get("events") if isinstance(held, dict) else None

@@ -1,6 +1,6 @@
 """The plan of a message that is buried: whether its letter may be stored. Pure; `plan` calls it.
 
-A letter in parts is stored only by a commit that deletes its token (`letters/in_store.py` says why).
+A letter in parts is stored only by a commit that deletes its token (`dead_letters/store.py` explains why).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def needs_of_letter(letter: DeadLetter) -> Needs:
-    """The documents its plan looks at."""
+    """The documents that its plan uses."""
     token = None if letter.token is None else letter.token.ref
     refs = [ref for ref in (letter.ref, letter.aside, token) if ref is not None]
-    # What is stored already, in part or whole, decides whether the letter may be: its absence is not assumed.
+    # Whether the letter may be stored depends on what is stored already, so absence is not assumed.
     return Needs([], refs) if letter.document is not None and token is None else Needs(refs, [])
 
 
 def plan_burial(item: Item, letter: DeadLetter, working: WorkingSet, now: int) -> Result:
-    """`buried` if the letter is there or is now put; RETRY if it was there, and is no longer."""
+    """`buried` if the letter is stored or is written now; RETRY if it was stored and is gone."""
     if letter.ref is None:
         return item.buried(letter)
     ref = letter.ref
@@ -35,8 +35,8 @@ def plan_burial(item: Item, letter: DeadLetter, working: WorkingSet, now: int) -
     if _is_of_another(there, letter, now):
         return _again(item, f"another message of the same id was buried as {ref.id} at the same time")
     if there is not None and not is_expired(there, now):
-        # By an earlier delivery whose acknowledgement got lost. One that has expired may go any moment, and does
-        # not count.
+        # An earlier delivery buried it, and its acknowledgement was lost. An expired letter does not count: the
+        # store may delete it at any moment.
         return item.buried(letter)
     if letter.document is None or is_expired(letter.document, now) or not _may_be_stored(letter, working):
         return _again(item, f"the letter {ref.id} was purged, or expired, while it was being buried again")
@@ -51,7 +51,7 @@ def _again(item: Item, text: str) -> Result:
 
 
 def _is_of_another(there: Document | None, letter: DeadLetter, now: int) -> bool:
-    """Without a subscription two messages may share an id."""
+    """Whether the stored letter is of another message: without a subscription two messages may share an id."""
     mine = None if letter.document is None else letter.document.get("dataMark")
     if there is None or mine is None or is_expired(there, now):
         return False
@@ -59,5 +59,5 @@ def _is_of_another(there: Document | None, letter: DeadLetter, now: int) -> bool
 
 
 def _may_be_stored(letter: DeadLetter, working: WorkingSet) -> bool:
-    """Whether its parts are there. A purge takes them along with the letter, whose commit has deleted the token."""
+    """Whether its parts are stored. A purge deletes them with the letter, and then the token is gone too."""
     return letter.token is None or working.holds(letter.token)

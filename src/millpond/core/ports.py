@@ -1,7 +1,7 @@
-"""The store port: two methods. Everything Millpond promises rests on what is written here.
+"""The store port: two methods, and the contract that every guarantee of Millpond depends on.
 
-`Store` is what the engine uses. `Catalog` is what only people need: looking around, counting, sweeping.
-One contract suite (`tests/contract`) holds for every implementation.
+The engine uses `Store`. `Catalog` serves people and maintenance: listing, counting, sweeping. `stores` implements
+both; one contract suite (`tests/contract`) runs against every implementation.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from millpond.core.route import DeadLetter, Fault, Item
 
 
 class Store(Protocol):
-    """Firestore's optimistic model, and no more.
+    """Optimistic concurrency as Firestore has it: reads with versions, conditional commits.
 
-    Errors: `Unavailable` (nobody can say whether a commit was applied: read again), `AccessDenied`,
-    `WriteRefused` (nothing was applied, and never will be).
+    Errors: `Unavailable` (whether a commit was applied is unknown: read again), `AccessDenied`, `WriteRefused`
+    (nothing was applied, and a retry cannot succeed).
     """
 
-    # How many commits may run at once. One where the store has one writer anyway: waiting work then
-    # gathers into a bigger batch instead of a queue of small ones.
+    # How many commits may run at once. 1 if the store has one writer: waiting messages then form one bigger batch
+    # instead of a queue of small ones.
     commits_in_flight_max: int
     # Whether `commit` keeps the event log.
     keeps_log: bool
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        """Every ref, in order, each as of a moment after the call began."""
+        """A snapshot of every ref, in order, each taken after the call began."""
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """Apply all writes and append to the log, durably, or nothing at all.
+        """Apply all writes and append to the log, durably, or apply nothing.
 
-        At most one write per document. A log entry whose message is already there is passed over.
+        At most one write per document. A log entry is skipped if the log already holds its message.
         """
 
 
 class DeadLetterSink(Protocol):
-    """Keeps messages that can never succeed: makes the letter, and stores beforehand what does not fit into it."""
+    """Makes the letter of a message that cannot succeed, and stores the parts that do not fit into it first."""
 
     async def write_letter(self, item: Item, fault: Fault) -> DeadLetter: ...
 
@@ -45,44 +45,44 @@ class DeadLetterSink(Protocol):
 
 
 class Catalog(Protocol):
-    """What people look at. Never used to decide what becomes of an event."""
+    """Queries for people and maintenance. Never used to decide the outcome of an event."""
 
-    # Whether what has expired goes away without `sweep`.
+    # Whether the store deletes expired documents without `sweep`.
     expires_by_itself: bool
 
     async def collections(self) -> list[tuple[str, int]]:
-        """Every collection path that holds documents, and how many."""
+        """Every collection path that holds documents, and their number."""
 
     async def count_documents(self, collection: str) -> int:
-        """How many documents a collection holds."""
+        """The number of documents in a collection."""
 
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
-        """Documents by id, those after `after` first."""
+        """Up to `limit` documents in the order of their ids, beginning after the id `after`."""
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         """Log entries with this message id or event id, oldest first."""
 
     async def count_events(self) -> dict[str, dict[str, int]]:
-        """The log's entries by topic and outcome."""
+        """The number of log entries by topic and outcome."""
 
     async def read_log(self, after: str | None, limit: int) -> LogPage:
-        """The log from a position on, from its beginning where that is None.
+        """The log from a position on; from its beginning if that is None.
 
-        An entry may come again, and a replayed one comes a second time; none is left out.
+        An entry may be returned again, and a replayed one is returned a second time. No entry is skipped.
         """
 
     async def sweep(self, now: int, events_before: int | None) -> int:
-        """Delete what has expired, and log entries older than `events_before`; how many."""
+        """Delete expired documents, and log entries older than `events_before`. Returns how many were deleted."""
 
 
 class StoreWithCatalog(Store, Catalog, Protocol):
     async def snapshot(self) -> Self | None:
-        """All of the store as it is at one moment, for reading, to be closed; None where that cannot be had."""
+        """A read-only snapshot of the whole store; close it. None if the store has no snapshots."""
 
     async def try_write(self) -> bool:
-        """Write as a commit does, but nothing that can be seen; False if this store has no such write.
+        """Write as a commit does, without a visible effect; False if the store has no such write.
 
-        Raises what a commit would raise now. Asked while commits fail, to learn when they would succeed again.
+        Raises what a commit would raise now. Called while commits fail, to learn when they succeed again.
         """
 
     async def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""Receipts: the ledger's record of what became of an event. Pure.
+"""Receipts: one document per logical event, with its outcome in each view. Pure; called by `plan`.
 
-One document per logical event serves both tiers of deduplication. Last-write-wins documents never need it (a
-receipt only tells a duplicate from a stale event there); a tally rests on it.
+`Latest` and `Merge` documents are right without receipts: there a receipt only distinguishes a duplicate from a
+stale event. `Tally` documents depend on them to count each event once.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _COUNTS = frozenset({Outcome.APPLIED, Outcome.STALE})
 
 
 def content_mark(event: Event) -> str:
-    """What the event says, as 52 characters: copies that claim to be one event by their eventId may differ."""
+    """A hash of the payload, in 52 characters: copies with the same eventId may differ in content."""
     return base32_sha256(canonical_json(event.payload))
 
 
 class Receipts(msgspec.Struct, frozen=True):
-    """How long receipts are kept, and how far clocks may lie apart, in microseconds."""
+    """How long receipts are kept, and how far clocks may differ, in microseconds."""
 
     keep: int = 7 * timestamps.DAY_US
     clock_skew: int = 300 * timestamps.SECOND_US
 
     def counted_from(self, now: int) -> int:
-        """Events from here on are sure to have a living receipt if they were ever counted.
+        """The event time from which on every counted event still has a receipt that has not expired.
 
-        A receipt lives until at least `event time + keep`; the skew covers another instance's faster clock.
+        A receipt is valid until at least `event time + keep`; the skew covers another instance's faster clock.
         """
         return now - self.keep + self.clock_skew
 
     def known(self, target: Target, working: WorkingSet, now: int) -> Document | None:
-        """The receipt that says this view has already had this event."""
+        """The receipt that shows that this view has already processed this event, or None."""
         if target.receipt is None:
             return None
         receipt = working.look(target.receipt)
@@ -52,7 +52,7 @@ class Receipts(msgspec.Struct, frozen=True):
             return None
         views = receipt.get("views")
         if not isinstance(views, dict):
-            # `ops_dedupe/{messageId}` as an earlier consumer wrote it: it names no views and stands for all.
+            # `ops_dedupe/{messageId}` as an earlier consumer wrote it: it names no view and counts for all views.
             return receipt
         entry = views.get(target.view.name)
         return receipt if entry is not None and entry["outcome"] in _COUNTS else None
@@ -66,7 +66,7 @@ class Receipts(msgspec.Struct, frozen=True):
                 continue
             if first is None:
                 first = ref
-            # A duplicate has its receipt already; trying to write it again would only make a conflict.
+            # A duplicate already has its receipt; writing it again would only cause a conflict.
             if verdict.outcome in _COUNTS:
                 current = working.look(ref)
                 if current is not None and not self._alive(current, now):
@@ -79,7 +79,7 @@ class Receipts(msgspec.Struct, frozen=True):
     def _with_view(
         self, item: Item, target: Target, verdict: Verdict, current: Document | None, now: int
     ) -> Document | None:
-        """The receipt with this view's entry; None where it already says all it can."""
+        """The receipt with this view's entry added; None if there is nothing to add."""
         views = {} if current is None else current.get("views")
         if not isinstance(views, dict) or target.view.name in views:
             return None
@@ -107,6 +107,6 @@ class Receipts(msgspec.Struct, frozen=True):
         }
 
     def _alive(self, receipt: Document, now: int) -> bool:
-        """TTL deletion lags by up to a day, so the date is compared here too."""
+        """Whether it has not expired. TTL deletion lags by up to a day, so an expired receipt may be read."""
         expires = receipt.get("expireAt")
         return not isinstance(expires, dt.datetime) or timestamps.from_datetime(expires) > now

@@ -1,7 +1,7 @@
-"""Delivery → Item: decoded, its topic known, and for each view that applies a Target ready to be planned.
+"""Delivery → Item: the decoded event, its topic, and one Target for each view of the topic. Called by the engine.
 
-Pure: everything is a function of the message and the settings. What is wrong with a message is recorded on the
-item, not raised, so that the engine has one place that decides what becomes of it.
+Pure: the result depends on the message and the settings alone. A fault of the message is recorded on the item, not
+raised, so that the engine handles faults in one place.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from millpond.core.stamp import clamp_event_time, encode_stamp
 from millpond.core.topics import TopicRules, Topics
 from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
 
-# Why a message can go no further: its own fault, a view's bug, a write no store will take, or no access at all.
+# Why a message cannot be processed: it is invalid, a view failed, a write is impossible, or access was denied.
 Fault = Poison | ViewError | WriteRefused | AccessDenied
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One event's business with one view."""
+    """One event in one view: the document it is about, its stamp and its content."""
 
     view: View
     ref: Ref
     path: str
     stamp: str
-    # The logical event: equal for a message and its republished copies.
+    # Identifies the logical event: equal for a message and its republished copies.
     key: str
     event_time: int
     source: Document
     # The document of a `Latest` view, the fields of a `Merge` view.
     content: Document | None
     receipt: Ref | None
-    # Decided by the message alone: too old, or not wanted.
+    # Set if the message alone decides the outcome: too old, or not wanted.
     settled: Outcome | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter: the delivery kept whole, with why. Ready to be stored, or durable already.
+    """A dead letter: the whole delivery and why it was buried. Ready to be stored, or durable already.
 
-    Without a `ref` it is durable elsewhere; with a `ref` and no `document` it lay in the store when it was made.
+    Without a `ref` it is durable outside the store. With a `ref` and no `document` the store already holds it.
     """
 
     ref: Ref | None
     document: Document | None
     reason: str
-    # Of a letter in parts: the document that its commit deletes, so that no other commit of it can succeed.
+    # If the letter is in parts: the document that its commit deletes, so that no second commit of it can succeed.
     token: Snapshot | None = None
-    # Where it goes instead if another message's letter lies at `ref`.
+    # The ref to use instead if `ref` holds the letter of another message.
     aside: Ref | None = None
 
 
@@ -70,9 +70,9 @@ class Item(msgspec.Struct, frozen=True):
     targets: Sequence[Target] = ()
     fault: Fault | None = None
     replay: bool = False
-    # False where whoever sent it keeps it: then what cannot succeed is only answered.
+    # False if the sender keeps the message: if it cannot succeed, it is answered and not buried.
     bury: bool = True
-    # Set once it is decided that the message is buried: then nothing else happens to it.
+    # Set once the message is to be buried: the plan then stores the letter and nothing else.
     letter: DeadLetter | None = None
 
     def __post_init__(self) -> None:
@@ -80,23 +80,23 @@ class Item(msgspec.Struct, frozen=True):
             as_value(self.fault)
 
     def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
-        """The answer while the store holds nothing for it; a letter that lies elsewhere needs no store."""
+        """The result while nothing is stored; `buried` if its letter is durable outside the store."""
         if self.letter is not None and self.letter.ref is None:
             return self.buried(self.letter)
         return Result(outcome, reason, self.topic, error=error, event=self.event)
 
     def buried(self, letter: DeadLetter) -> Result:
-        """The answer once its letter is durable."""
+        """The result once its letter is durable."""
         return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
 
 
 class Needs(NamedTuple):
-    """The documents the plan of an item looks at."""
+    """The documents that the plan of an item uses."""
 
-    # Must be read, or be in the cache, before the plan is made.
+    # Must be read, or be in the cache, before planning.
     read: list[Ref]
-    # Almost never exist yet (receipts, one document per event, letters), so they are taken for absent without a
-    # read. The commit asks for their absence, and a conflict shows that one exists.
+    # Almost never exist yet (receipts, one document per event, letters), so they are assumed absent without a
+    # read. The commit requires their absence, and a conflict shows that one exists.
     assumed: list[Ref]
 
     @property
@@ -122,7 +122,7 @@ class Router:
         self._receipt_prefixes: dict[str, str] = {}
 
     def only(self, names: Container[str]) -> Router:
-        """The same way to find a topic, and of its views only these."""
+        """A router that resolves topics in the same way and feeds only the named views."""
         router = Router(self.views, self._rules)
         for topic, views in router.topics.feeding.items():
             router.topics.feeding[topic] = [view for view in views if view.name in names]
@@ -185,13 +185,13 @@ class Router:
             if view.retention_days is not None:
                 keep_us = round(view.retention_days * timestamps.DAY_US)
                 content["expireAt"] = timestamps.to_datetime(published + keep_us)
-            # A view may add to `source` (a bar's revisionAt), never replace what ordering rests on.
+            # A view may add to `source` (a bar's revisionAt), never replace the fields that ordering uses.
             content["source"] = {**content["source"], **source} if "source" in content else source
         receipt = self._receipt(event, key) if view.receipts else None
         return Target(view, ref, ref.path, stamp, key, event_time, source, content, receipt, settled)
 
     def _too_old(self, view: View, event: Event, event_time: int) -> bool:
-        """Compared with publish time, not with a clock: an outage or a replay makes nothing late."""
+        """Compared with publish time, not with a clock, so that an outage or a replay makes no event late."""
         late_us = round((view.late_after_s or 0) * timestamps.SECOND_US)
         return view.late_time_of(event, event_time) < event.publish_time - late_us
 
@@ -206,9 +206,9 @@ class Router:
 
 
 def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
-    """Refuse an event whose own content no document could hold, before it can hide behind a later one in a batch.
+    """Refuse an event whose content no document can hold. In a batch, a later event could overwrite and hide it.
 
-    Built-in views make only representable values, so there a message must be big to be too big.
+    Built-in views make only representable values, so their content is checked only if the message is big.
     """
     for target in targets:
         if target.content is None or target.settled is not None:
@@ -219,10 +219,10 @@ def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
 
 
 def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:
-    """52 characters that are equal for a message and its republished copies, and for nothing else.
+    """52 characters that are equal for a message and its republished copies only.
 
-    An eventId alone would not do: producers reuse one for every update of a thing. A payload without any time
-    of its own cannot be told from an honest repetition, so there each message is an event.
+    An eventId alone is not enough: producers reuse one for every update of an object. If a payload has no time of
+    its own, a copy cannot be distinguished from a genuine repetition, so each message counts as an event.
     """
     if event.event_id is not None:
         identity = f"id\0{event.event_id}\0{own_time}\0{sequence}".encode()
@@ -233,7 +233,7 @@ def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str
 
 
 def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:
-    """(what the view makes of the event, whether it wants it at all)."""
+    """(the content that the view returns for the event, whether the view wants the event)."""
     if isinstance(view, Latest):
         document = view.document(event)
         if document is DELETE:
@@ -253,7 +253,7 @@ def _checked(document: Any, ref: Ref) -> Document | None:
 
 
 def _unwanted(view: View) -> Target:
-    """An event the view has no document for: nothing else is asked of it."""
+    """The target of an event that the view does not want: no other method of the view is called."""
     return Target(view, Ref("", ""), "", "", "", 0, {}, None, None, Outcome.FILTERED)
 
 

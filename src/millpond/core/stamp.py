@@ -1,14 +1,14 @@
-"""Stamp: a copy's place in the one total order, as a string that sorts.
+"""Stamp: the position of a message in the total order, as a string that sorts. Pure.
 
     event time µs . sequence . publish time µs . message id        most views
-    sequence . event time µs . publish time µs . message id        views where a sequence outranks time
+    sequence . event time µs . publish time µs . message id        views with `sequence_first`
     0 . event time µs . sequence . publish time µs . message id    signals under SIGNALS_ID=event
 
-Fixed widths make string order equal tuple order, and tell the layouts apart. Nothing here reads a clock: a stamp is
-a function of the message alone, so every replica and every replay gives the same one.
+Fixed widths make string order equal tuple order, and identify the layout. Nothing here reads a clock: a stamp is a
+function of the message alone, so every instance and every replay computes the same one.
 
-The third is the first behind a zero. Builds before it wrote such documents in the second layout; behind a zero,
-their unsequenced stamps and ours still compare by time while both builds run.
+The third layout is the first with a zero in front. Earlier builds stamped such documents in the second layout. With
+the zero, their stamps without a sequence and the new ones still compare by time while both builds run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEQUENCE_MAX = 2**63 - 1
 _TIME_WIDTH = 17
 _SEQUENCE_WIDTH = 20
 _NO_SEQUENCE = "0" * _SEQUENCE_WIDTH
-# What the third layout begins with.
+# The prefix of the third layout.
 SEQUENCE_LAST = f"{_NO_SEQUENCE}."
 _SIXTEEN_DIGITS = 10**15
 
@@ -38,7 +38,7 @@ def encode_stamp(
 ) -> str:
     # No sequence sorts below every sequence, so a stored sequence is shifted up by one.
     rank = _NO_SEQUENCE if sequence is None else f"{sequence + 1:020d}"
-    # Times of this century have sixteen digits; padding those by hand is three times as quick.
+    # Times of this century have sixteen digits; a fixed prefix is three times as fast as padding.
     happened = f"0{event_time}" if event_time >= _SIXTEEN_DIGITS else f"{event_time:017d}"
     published = f"0{publish_time}" if publish_time >= _SIXTEEN_DIGITS else f"{publish_time:017d}"
     if sequence_first:
@@ -60,12 +60,12 @@ def decode_stamp(stamp: str) -> StampParts:
 
 
 def clamp_event_time(event_time: int, publish_time: int, max_future_skew: int) -> int:
-    """A time from too far in the future counts as the publish time, so one bad clock cannot freeze a document."""
+    """A time too far in the future counts as the publish time, so one wrong clock cannot block later events."""
     return publish_time if event_time > publish_time + max_future_skew else event_time
 
 
 def find_counter(value: object) -> int | None:
-    """A producer's counter; None for what is none (`1.2.0`, `2.0`, a word)."""
+    """A producer's counter; None if the value is not one (`1.2.0`, `2.0`, a word)."""
     if value is None:
         return None
     try:

@@ -1,7 +1,8 @@
-"""A stored document's place in the order: its stamp, its fields' stamps, or those it is adopted under. Pure.
+"""The stamps of a stored document: its own, its fields', or the one its view adopts it with. Pure; `plan` calls it.
 
-A view's stamps may have been made by two rules, one of them an earlier build's (`source.order`). Those are not
-compared: a document that another rule stamped is adopted from its fields, like one another program wrote.
+The stamps of a view may be of two rules, one of them of an earlier build (`source.order`). Stamps of two rules are
+never compared: a document with a stamp of another rule is adopted from its fields, like one that another program
+wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from millpond.core.view import View
 
 
 def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str | None]:
-    """The stamp a stored document carries, or the one its view adopts it under."""
+    """The stamp and the key of a stored document; if it has none, the stamp its view adopts it with."""
     if current is None:
         return None, None
     source = current.get("source")
@@ -25,7 +26,7 @@ def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str
 
 
 def _is_by_rule_of(view: View, source: Document) -> bool:
-    """Whether stamps were made by this view's rule, and so may be compared with its own."""
+    """Whether the stamps are of this view's rule, so that they may be compared with its own."""
     return (source.get("order") or "") == view.order
 
 
@@ -33,12 +34,12 @@ def _adopted(view: View, current: Document) -> str | None:
     try:
         return view.adopt(current)
     except Exception as error:
-        # The stored document is at fault, or the view: never the event.
+        # The stored document or the view is at fault, not the event.
         raise ViewError(view.name, error) from error
 
 
 def field_holders(view: View, current: Document | None) -> dict[str, Document]:
-    """Which stamp, and which event, each field of a merged document came from."""
+    """The stamp and the event that each field of a merged document is from."""
     if current is None:
         return {}
     source = current.get("source")
@@ -51,9 +52,9 @@ def field_holders(view: View, current: Document | None) -> dict[str, Document]:
 
 
 def merged_source(view: View, source: Any, stamp: str | None, holders: Mapping[str, Document]) -> Document:
-    """The `source` of a merged document under `stamp`: all of its stamps are by this view's rule now.
+    """The `source` of a merged document with `stamp`; all its stamps are of this view's rule.
 
-    `source` is that of the event or document the stamp is of, which another rule may have stamped before.
+    `source` is that of the event or document with the stamp, and may name another rule.
     """
     kept = {name: value for name, value in source.items() if name != "order"} if isinstance(source, dict) else {}
     order = {"order": view.order} if view.order else {}
@@ -61,7 +62,7 @@ def merged_source(view: View, source: Any, stamp: str | None, holders: Mapping[s
 
 
 def _grouped(holders: Mapping[str, Document]) -> list[Document]:
-    """One entry per stamp with the fields it holds: a document names each stamp once, not once a field."""
+    """One entry per stamp with its fields, so that a document contains each stamp once, not once per field."""
     groups: dict[str, Document] = {}
     for name in sorted(holders):
         holder = holders[name]

@@ -1,7 +1,7 @@
-"""Times, as the core sees them: whole microseconds since 1970, UTC.
+"""Times as whole microseconds since 1970, UTC, and their conversions. Pure.
 
-Integers order, subtract and print without surprises. Documents carry aware datetimes, because that is what
-stores and people read; the two meet only here.
+The core compares and subtracts integers. Documents hold aware datetimes, which stores and people read. No other
+module converts between the two.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 LATEST_US = int(dt.datetime(2200, 1, 1, tzinfo=dt.UTC).timestamp()) * SECOND_US
 
-# One event's times are read and written several times on its way; after that they do not come again.
+# The times of an event are converted several times while it is processed, and rarely after that.
 _REMEMBERED = 1_024
 _datetimes: dict[int, dt.datetime] = {}
-# Epoch numbers from here on are milliseconds: as seconds they would lie beyond the year 5000.
+# Epoch numbers from here on are milliseconds: as seconds they would be after the year 5000.
 _MILLISECONDS_FROM = 1e11
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# With an offset, `+01:00` or as many producers write it `+0100`; without one a time is naive.
+# With an offset: `+01:00`, or `+0100` as many producers write it. A time without an offset is naive.
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:?[0-5]\d)", re.ASCII)
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?", re.ASCII)
 _DIGIT = re.compile(r"\d")
@@ -40,15 +40,15 @@ def from_datetime(value: dt.datetime) -> int:
 
 
 def to_text(us: int) -> str:
-    """RFC 3339 in UTC, with as many fraction digits as the value has: none, or six."""
+    """RFC 3339 in UTC, with no fraction digits if the fraction is zero, else six."""
     return to_datetime(us).isoformat().removesuffix("+00:00") + "Z"
 
 
 def parse(value: Any, name: str, *, naive_as_utc: bool = False) -> int:
     """Microseconds of an RFC 3339 time with offset, or of epoch seconds or milliseconds.
 
-    Anything ambiguous is refused rather than guessed: a naive time read in the wrong zone would order a
-    document wrongly for ever. `naive_as_utc` is for teams who know that theirs are UTC.
+    An ambiguous time is refused: a naive time read in the wrong zone would give the document a wrong order for
+    ever. `naive_as_utc` is for producers whose naive times are known to be UTC.
     """
     kind = type(value)
     if kind is str:
@@ -64,9 +64,9 @@ def parse(value: Any, name: str, *, naive_as_utc: bool = False) -> int:
 
 
 def is_no_time(value: Any) -> bool:
-    """Whether this is text that is no time at all ("n/a").
+    """Whether this is text that cannot be a time ("n/a").
 
-    Text with a digit in it may be a time that cannot be read; with another in its place the order would be wrong.
+    Text with a digit may be a time in an unknown format. Using another time instead would make the order wrong.
     """
     return isinstance(value, str) and _DIGIT.search(value) is None
 
@@ -83,7 +83,7 @@ def _parse_text(value: str, name: str, *, naive_as_utc: bool) -> int:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _parse_rfc3339(value: str) -> int:
-    # fromisoformat alone also takes week dates, compact forms and times without an offset.
+    # fromisoformat alone also accepts week dates, compact forms and times without an offset.
     if not RFC3339.fullmatch(value):
         raise ValueError
     parsed = dt.datetime.fromisoformat(value.upper())

@@ -1,9 +1,9 @@
-"""Which topic a message belongs to: the names it and its subscription give, tried in one order. Pure.
+"""The topic of a message, from names that it and its subscription give, in this order. Pure; `Router` calls it.
 
     ROUTES · attributes · payload · SUBSCRIPTION_TOPIC_MAP · SOURCE_TOPIC · event_type · subscription · shape
 
-Names that no view feeds on fall through to the next. The first that is one decides which views; the first that was
-given at all is what documents show as `source.topic`.
+A name that no view feeds on is skipped. The first name that a view feeds on selects the views; the first name that
+is given at all is stored as `source.topic`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from millpond.core.view import View
 
 T = TypeVar("T")
 
-# Pub/Sub's characters for a topic's id. Anything else is no name to show, nor to quote in a log.
+# Pub/Sub's characters for a topic's id. Other text is neither shown nor quoted in a log.
 _LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9._~+%-]{0,254}", re.ASCII)
-# Where a name may stand, and how that place is called. An unwrapped push has its attributes as headers, whose names
-# are lower-case.
+# The places that may hold a name, and what errors call each. An unwrapped push has its attributes as headers, with
+# lower-case names.
 _IN_ORDER = ("topic", "pubsubTopic", "sourceTopic")
 _NAMES = frozenset(_IN_ORDER)
 _ATTRIBUTES = tuple((name, f"the attribute {name}") for name in (*_IN_ORDER, "pubsubtopic", "sourcetopic"))
@@ -34,13 +34,13 @@ _FIELDS = tuple((name, f"the field {name}") for name in _IN_ORDER)
 _INNER_FIELDS = tuple((name, f"the field payload.{name}") for name in _IN_ORDER)
 _TYPES = tuple((name, f"the attribute {name}") for name in ("event_type", "eventType", "eventtype"))
 _SUBSCRIPTION = "the subscription's name"
-# How alike two names must be for one to be taken for a slip of the other: in a hint, and to refuse to start.
+# How similar two names must be for one to count as a typing error: in a hint, and to refuse to start.
 _ALIKE = 0.75
 _SLIP = 0.9
 
 
 class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings the search for a topic depends on."""
+    """The settings that topic resolution depends on."""
 
     routes: Mapping[str, Mapping[str, str]] = {}
     subscription_topics: Mapping[str, str] = {}
@@ -48,7 +48,7 @@ class TopicRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Given(NamedTuple):
-    """A name that was given, and by what."""
+    """A name that was given, and the place that gave it."""
 
     name: str
     where: str
@@ -76,7 +76,7 @@ class Topics:
         found, shown = self._by_route(delivery.subscription) if self._rules.routes else (None, None)
         for name, _, is_topic in self._places(delivery, payload):
             if found is not None and (shown is not None or not is_topic):
-                # Every place where a topic could be named comes before those where it is not.
+                # The places that name topics come first, so no later place can name one to show.
                 break
             if not name or type(name) is not str or not (short := _short(name)):
                 continue
@@ -90,7 +90,7 @@ class Topics:
         return found, shown or found
 
     def _by_route(self, subscription: str) -> tuple[str | None, str | None]:
-        """(which views, the name to show): ROUTES decides before everything else, and its topic is only shown."""
+        """(the topic that selects views, the name to show). ROUTES takes precedence; its topic is only shown."""
         route = _of_subscription(self._rules.routes, subscription)
         if route is None:
             return None, None
@@ -98,11 +98,11 @@ class Topics:
         return self.known(_short(route["kind"])), topic if self._may_be_shown(topic) else None
 
     def known(self, name: str) -> str | None:
-        """The topic that a name stands for: one that a view feeds on, or that of an event type."""
+        """The topic of a name: the name itself if a view feeds on it, or the topic of that event type."""
         return name if name in self.feeding else self._of_type.get(name)
 
     def of_subscription(self, subscription: str) -> tuple[str, str] | None:
-        """(topic, which setting or name says so), if its messages are routed whatever they hold."""
+        """(topic, the setting or name that gives it) if all messages of the subscription have that topic."""
         rules = self._rules
         route = _of_subscription(rules.routes, subscription)
         for name, where in (
@@ -117,7 +117,7 @@ class Topics:
         return None
 
     def check(self) -> None:
-        """Refuse settings that name what no view feeds on, before the first message is lost to it."""
+        """Raise SettingsError if a setting names a topic that no view feeds on: its messages would be poison."""
         for subscription, route in self._rules.routes.items():
             if self.known(_short(route["kind"])) is None:
                 raise self._unknown("ROUTES", subscription, _short(route["kind"]))
@@ -127,25 +127,25 @@ class Topics:
                 raise self._unknown("SUBSCRIPTION_TOPIC_MAP", subscription, name)
 
     def _may_resolve_later(self, name: str) -> bool:
-        """Whether messages may still say their event_type or have a shape, so that the name is a team's own.
+        """Whether messages may still be routed by event_type or shape, so that the name may be a team's own.
 
-        `prod-market-ticks` is one; `market-tick` is a slip, and messages without a type would become letters.
+        `prod-market-ticks` is one. `market-tick` is a typing error: messages without a type would be buried.
         """
         slip = self._nearest(name, _SLIP)
         return bool(self._of_type or self._shapes) and (slip is None or slip.lower() in name.lower())
 
     def _given(self, delivery: Delivery, payload: Payload) -> list[_Given]:
-        """Every name there is, as it is compared: without a path before it or white space around it."""
+        """Every name that is given, in the form that is compared: without its path, trimmed."""
         places = [place for place in self._places(delivery, payload) if type(place[0]) is str]
         return [_Given(short, where) for name, where, _ in places if (short := _short(name))]
 
     def _places(self, delivery: Delivery, payload: Payload) -> Iterator[tuple[Any, str, bool]]:
-        """(what stands there, what the place is called, whether topics are named there), in their order."""
+        """(the value, what errors call its place, whether the place names topics), in the order of precedence."""
         rules, attributes, outer = self._rules, delivery.attributes, payload.outer
         if attributes:
             for name, where in _ATTRIBUTES:
                 yield attributes.get(name), where, True
-        # Nearly no payload has one of these names.
+        # Few payloads have one of these fields.
         if not _NAMES.isdisjoint(outer):
             for name, where in _FIELDS:
                 yield outer.get(name), where, True
@@ -174,10 +174,10 @@ class Topics:
         return None
 
     def _unroutable(self, delivery: Delivery, payload: Payload) -> UnroutableEvent:
-        """What was tried, and what may have been meant."""
+        """The error: which names were tried, and which topic was probably meant."""
         tried = self._given(delivery, payload)
         if tried and tried[-1].where == _SUBSCRIPTION and self._nearest(tried[-1].name) is None:
-            # Nearly every message has one, and few mean a topic by it.
+            # Nearly every message has a subscription, and its name seldom means a topic.
             tried.pop()
         if not tried:
             return UnroutableEvent(
@@ -193,10 +193,10 @@ class Topics:
         known = f"known topics: {', '.join(sorted(self.feeding))}"
         nearest = self._nearest(name)
         meant = f'did you mean "{nearest}"? ' if nearest else ""
-        told = f'no view feeds on "{name:.80}"; {meant}{known}'
+        text = f'no view feeds on "{name:.80}"; {meant}{known}'
         if setting != "ROUTES":
-            told += "; ROUTES gives a subscription a kind and a topic's name of its own"
-        return SettingsError(setting, f"{subscription}: {name}", told)
+            text += "; ROUTES gives a subscription a kind and a topic's name of its own"
+        return SettingsError(setting, f"{subscription}: {name}", text)
 
     def _nearest(self, name: str, alike: float = _ALIKE) -> str | None:
         return _nearest(name[:255].lower(), (*sorted(self.feeding), *sorted(self._of_type)), alike)
@@ -209,7 +209,7 @@ def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
 
 
 def _quoted(name: str) -> str:
-    """Texts of errors are logged; what is no topic's name may be anything, and is not."""
+    """The name for an error text. Error texts are logged, so text that may be payload is not quoted."""
     return f'"{name}"' if _LEGAL.fullmatch(name) else "text that is no topic's name"
 
 

@@ -38,33 +38,33 @@ TOMBSTONE: Final[Mapping[str, Any]] = {"deleted": True}
 
 
 class View:
-    """What all kinds share. Subclass `Latest`, `Merge` or `Tally`."""
+    """The attributes and methods of every kind of view. Subclass `Latest`, `Merge` or `Tally`."""
 
     kind: ClassVar[str]
     # The view's name in answers, logs and receipts; the collection's first segment unless given.
     name: str = ""
-    # Topics it feeds on, and event types that stand for them when a message names no topic.
+    # Topics it feeds on, and event types that select them if a message names no topic.
     topics: Sequence[str] = ()
     event_types: Sequence[str] = ()
     collection: str = ""
     # Payload field(s) that make the document id; several are joined.
     key: str | Sequence[str] = ()
-    # Whether the id has one part, always, and is then kept as it is wherever Firestore allows it. None: it has if
-    # `key` is one name and `key_of` is not overridden.
+    # Whether the id always has one part; it is then stored unescaped if Firestore allows it. None: true if `key` is
+    # one name and `key_of` is not overridden.
     single_key: bool | None = None
-    # Fields of the order time, first present wins, then publish time. `envelope.ts` is the envelope's; a `?`
-    # after a name passes over text that is no time at all.
+    # Fields of the order time; the first one present wins, else publish time. `envelope.ts` is a field of the
+    # envelope. A `?` after a name skips text that is not a time.
     time: str | tuple[str, ...] = ()
-    # Fields of a producer's counter, first present wins.
+    # Fields of a producer's counter; the first one present wins.
     sequence: str | Sequence[str] = ()
     # True: a sequence outranks time, and events without one sort below all that have one.
     sequence_first: bool = False
-    # Names the rule its stamps are made by, where that is not the only one its collection has had. Stamps of
-    # different rules are not compared: such a document is adopted from its fields.
+    # The name of the rule that makes its stamps, if its collection has had more than one. Stamps of different rules
+    # are not compared: a document with a stamp of another rule is adopted from its fields.
     order: str = ""
-    # What its stamps begin with (see `stamp.py`).
+    # The prefix of its stamps (see `stamp.py`).
     stamp_prefix: str = ""
-    # Older than publish time minus this: `too_old_ignored`.
+    # Events older than publish time minus this are `too_old_ignored`.
     late_after_s: float | None = None
     # Documents expire this long after publish time (`expireAt`).
     retention_days: float | None = None
@@ -72,25 +72,25 @@ class View:
     receipts: bool = True
     # True: each event makes a document of its own, so an unknown document is assumed absent, not read.
     one_per_event: bool = False
-    # True: `ingestedAt`, our clock, is written and takes part in no comparison.
+    # True: `ingestedAt`, the time of this process, is written. Comparisons ignore it.
     ingested_at: bool = False
-    # True only where every value a document can get is representable by construction, as in the built-in views;
-    # documents of all other views are walked before they are sent.
+    # True only if every value of its documents is representable by construction, as in the built-in views. The
+    # documents of all other views are checked before they are sent.
     representable: bool = False
 
     def matches(self, payload: Mapping[str, Any]) -> bool:  # noqa: ARG002
-        """Whether a payload that names no topic belongs here by its shape."""
+        """Whether a payload that names no topic belongs to this view, by its fields."""
         return False
 
     def wants(self, event: Event) -> bool:  # noqa: ARG002
-        """False for an event this view has no document for (`filtered`). Asked before anything else."""
+        """False for an event this view has no document for (`filtered`). Called before the other methods."""
         return True
 
     def collection_of(self, event: Event) -> str:  # noqa: ARG002
         return self.collection
 
     def id_of(self, event: Event) -> str:
-        """The document id, as the store has it."""
+        """The document id, encoded for the store."""
         parts = self.key_of(event)
         return encode_name(*parts) if self.has_single_key else encode_id(*parts)
 
@@ -118,7 +118,7 @@ class View:
         return memo[names]  # type: ignore[no-any-return]
 
     def identity_time_of(self, event: Event, own_time: int | None) -> int | None:  # noqa: ARG002
-        """The time that tells an event from an honest repetition of it; None where it has none at all."""
+        """The time that distinguishes an event from a genuine repetition; None if it has no time of its own."""
         return own_time
 
     def sequence_of(self, event: Event) -> int | None:
@@ -129,7 +129,7 @@ class View:
         return None
 
     def late_time_of(self, event: Event, order_time: int) -> int:  # noqa: ARG002
-        """What `late_after_s` is compared with."""
+        """The time that `late_after_s` applies to."""
         return order_time
 
     def adopt(self, document: Document) -> str | None:  # noqa: ARG002
@@ -138,7 +138,7 @@ class View:
 
 
 class Latest(View):
-    """The document is what the greatest event says."""
+    """The document is that of the event with the greatest stamp."""
 
     kind = "latest"
 
@@ -148,7 +148,7 @@ class Latest(View):
 
 
 class Merge(View):
-    """Each field is what the greatest event that names it says."""
+    """Each field has its value from the event with the greatest stamp among those that set it."""
 
     kind = "merge"
 
@@ -167,7 +167,7 @@ class Tally(View):
         raise _not_defined(self, "fold")
 
 
-# What each kind must define. Checked when views are loaded; not by abc, whose isinstance is slow on a hot path.
+# The method that each kind must define. Checked when views are loaded. Not with abc: its isinstance is slow.
 METHOD_OF_KIND: Final = {"latest": "document", "merge": "fields", "tally": "fold"}
 
 
@@ -183,7 +183,7 @@ def adopted_stamp(
     sequence: str | None = None,
     sequence_first: bool = False,
 ) -> str | None:
-    """The stamp of a document an earlier consumer wrote: the latest of `times`, clamped, and its `source`."""
+    """The stamp of a document that an earlier consumer wrote: from the latest of `times`, clamped, and `source`."""
     source = document.get("source")
     source = source if isinstance(source, dict) else {}
     known = [us for us in (_as_us(document.get(name)) for name in times) if us is not None]

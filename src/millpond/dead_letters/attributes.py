@@ -1,8 +1,8 @@
-"""The attributes of a published letter: how they are written, and how its delivery is read back from them. Pure.
+"""The attributes of a published letter: written by `pubsub`, read back for a replay. Pure.
 
-Two kinds come back from a dead-letter subscription: letters of our own, which keep the message id, and copies
-Pub/Sub made by a dead-letter policy, which have a new one. Both keep the original publish time, so a replay has the
-place in the order the message always had, and can never undo newer state.
+A dead-letter subscription holds two kinds of messages: letters that Millpond published, which keep the message id,
+and copies that Pub/Sub made by a dead-letter policy, which have a new one. Both keep the original publish time. So
+a replay has the same stamp as the message, and can never undo newer state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUE_BYTES_MAX = 1_024
 
 
 def describe(item: Item, fault: Fault) -> dict[str, str]:
-    """The message's own attributes, and beside them what the published message itself does not show."""
+    """The message's own attributes, and those of Millpond: the fields of its delivery and why it was buried."""
     delivery = item.delivery
     ours = {
         "messageId": delivery.message_id,
@@ -38,16 +38,16 @@ def describe(item: Item, fault: Fault) -> dict[str, str]:
         "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
         "dataFault": delivery.data_fault,
     }
-    # Attributes that the sender put under our names would be read back as ours.
+    # Attributes of the sender with our prefix would be read back as ours, so they are left out.
     own = _without(delivery.attributes, PREFIX)
     return {**own, **{PREFIX + name: value for name, value in ours.items() if value}}
 
 
 def restore(delivery: Delivery) -> Delivery:
-    """The original delivery of a dead letter; any other message is returned as it is."""
+    """The original delivery of a dead letter; any other message is returned unchanged."""
     attributes = delivery.attributes
     try:
-        # Pub/Sub's own first: its copy keeps all attributes of the sender, also those under our names.
+        # Pub/Sub's own first: its copies keep all attributes of the sender, also those with our prefix.
         if NATIVE_PREFIX + "Subscription" in attributes:
             return _restore_native(delivery)
         if PREFIX + "messageId" in attributes:
@@ -88,7 +88,7 @@ def _restore_native(delivery: Delivery) -> Delivery:
 
 
 def _earlier(text: str | None, delivery: Delivery) -> int:
-    """When it was first published. A time after its letter's own was not written by us, nor by Pub/Sub."""
+    """The original publish time. Neither Millpond nor Pub/Sub writes a time after that of the letter."""
     at = timestamps.parse(text, "publishTime")
     if at > delivery.publish_time:
         raise InvalidEvent("published after its own letter")

@@ -1,4 +1,4 @@
-"""Why a message was buried, in the words every letter uses, wherever it lies."""
+"""Why a message was buried and what its replay led to, in the words that letters, the API and the CLI share."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class ReplayAnswer(ReplayResult, frozen=True):
 
 
 def classification_of(fault: Fault) -> str:
-    """004's classes: retrying alone mends neither; one needs other data or code, the other permissions."""
+    """The class of a fault. A retry alone fixes neither: `permanent` needs other data or code, the other access."""
     return "configuration" if isinstance(fault, AccessDenied) else "permanent"
 
 
 def bounded_error(error: BaseException) -> str:
-    """An error for a letter, which may quote the payload it lies beside; of a view's bug, what it raised."""
+    """The text of an error for a letter. It may quote the payload, which the letter holds anyway."""
     text = f"{error}: {error.detail}" if isinstance(error, ViewError) and error.detail else f"{error}"
     return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 
 def replay_answer(letter_id: str, result: Result) -> ReplayAnswer:
-    """What a replay led to, as the API and the command line tell it."""
+    """The result of a replay, as the API and the command line return it."""
     views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
     error = UNSET if result.error is None else bounded_error(result.error)
     return ReplayAnswer(letter_id, result.outcome, result.reason, result.topic, views, error)
 
 
 def untried_answer(letter_id: str, outcome: str, reason: str, error: str) -> ReplayResult:
-    """The same of a letter that is gone, or could not be tried."""
+    """The same for a letter that is gone, or could not be tried."""
     return ReplayResult(letter_id, outcome, reason, "", [], error)

@@ -1,11 +1,11 @@
-"""Which letters are meant: one filter for the command line, the API and the page, and three replay states. Pure.
+"""The filter of letters for the command line, the API and the page, and the three replay states. Pure.
 
-A letter records its last replay that came to an end. Every letter is in exactly one of three states:
+A letter records its last completed replay. Every letter is in exactly one of three states:
 
 - never: no replay is recorded. A replay that ended as `retry` is not recorded, so it does not count.
 - succeeded: the recorded outcome settled the message: `applied`, `duplicate`, `stale_ignored`, `too_old_ignored` or
   `filtered`. The message was applied, or had nothing to change, so the letter can be purged without loss.
-- failed: everything else. The message was poison again, or the letter does not say how its replay ended.
+- failed: every other case. The message was poison again, or the letter does not record how its replay ended.
 
 An outcome that this build does not know counts as failed: purging such a letter could lose its message.
 """
@@ -22,15 +22,15 @@ SETTLING_OUTCOMES = frozenset(str(outcome) for outcome in Outcome) - {Outcome.PO
 
 
 class ReplayState(enum.StrEnum):
-    """What became of a letter's last recorded replay."""
+    """The state of a letter's last recorded replay."""
 
     NEVER = "never"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
-# What the older option `--replayed` (yes) and parameter `replayed` mean. Neither value selects a letter that it did
-# not select before there were three states, so that no script purges more than it used to.
+# The meaning of the older option `--replayed` (yes) and parameter `replayed`. Neither value selects a letter that
+# it did not select before there were three states, so that no script purges more than before.
 REPLAYED = {"yes": ReplayState.SUCCEEDED, "no": ReplayState.NEVER}
 
 
@@ -45,12 +45,12 @@ def state_of(letter: Mapping[str, Any]) -> ReplayState:
 
 
 def only(state: ReplayState | None) -> frozenset[ReplayState]:
-    """One state alone; every state for None."""
+    """The set of one state; of every state for None."""
     return frozenset(ReplayState) if state is None else frozenset({state})
 
 
 class LetterFilter(NamedTuple):
-    """The letters that meet every condition; None is no condition. A missing view or topic is the empty text."""
+    """Matches letters that meet every condition; None is no condition. A missing view or topic is empty text."""
 
     reason: str | None = None
     view: str | None = None

@@ -1,7 +1,7 @@
-"""Dead letters on a Pub/Sub topic: the message as it came, with attributes that say what it was and why.
+"""Dead letters on a Pub/Sub topic: the data unchanged, with attributes that hold the delivery and the reason.
 
-Published before the message is acknowledged; if that fails, the message stays with its own subscription.
-`millpond dlq replay --subscription` reads them back (`letters/attributes.py`, `ingress/replay.py`).
+The engine calls it. A letter is published before its message is acknowledged; if that fails, the message stays with
+its subscription. `millpond dlq replay --subscription` reads letters back (`attributes.py`, `ingress/replay.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from millpond.dead_letters.attributes import VALUE_BYTES_MAX, describe
 from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_credentials, find_emulator, full_name
 from millpond.gcp.pubsub import open_publisher
 
-# Pub/Sub's own limits. What would exceed them is buried in the store instead.
+# Pub/Sub's limits. A letter that exceeds them is stored in the store instead.
 ATTRIBUTES_MAX = 100
 NAME_BYTES_MAX = 256
 MESSAGE_BYTES_MAX = 10_000_000 - 64 * 1024
@@ -32,7 +32,7 @@ _LEGAL = re.compile(r"[A-Za-z][A-Za-z0-9_.~+%-]{2,250}")
 
 
 class PublishedLetters:
-    """Buries on `topic`: an id, a path, or either with `{subscription}` in it."""
+    """Publishes letters to `topic`: an id or a path, which may contain `{subscription}`."""
 
     def __init__(self, *, topic: str, project: str, deadline_s: float, otherwise: DeadLetterSink) -> None:
         self._topic = full_name("topics", topic, project)
@@ -45,7 +45,7 @@ class PublishedLetters:
         self._client: PublisherAsyncClient | None = None
 
     async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-        """Publish, and come back when Pub/Sub has it."""
+        """Publish the letter; returns once Pub/Sub has stored it."""
         attributes = describe(item, fault)
         topic = self._topic_of(item.delivery)
         if topic is None or not _is_publishable(item.delivery, attributes):
@@ -55,7 +55,7 @@ class PublishedLetters:
         message = PubsubMessage(data=item.delivery.data or b"", attributes=attributes)
         retry = AsyncRetry(timeout=self._deadline_s)
         try:
-            # The client's own deadline is for each try; this one is for all of them.
+            # The client's deadline applies to each try; this one applies to all tries together.
             async with asyncio.timeout(self._deadline_s):
                 await self._client.publish(topic=topic, messages=[message], retry=retry, timeout=self._deadline_s)
         except (GoogleAPICallError, GoogleAuthError, RetryError, TimeoutError) as error:

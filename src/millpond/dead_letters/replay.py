@@ -1,4 +1,4 @@
-"""Replays: a letter's message, or one that is kept elsewhere, goes through the engine again as it was."""
+"""Replays: sends the unchanged message of a letter through the engine again. Called by the API and the CLI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Replays:
         return await self._letters.replay(Ref(LETTERS, letter_id), self._replay)
 
     async def replay_delivery(self, delivery: Delivery) -> Result:
-        """Send a message again that is kept elsewhere until this succeeds: nothing is buried."""
+        """Send a message through the engine that its source keeps until this succeeds, so it is never buried."""
         return await self._replay(delivery, bury=False)
 
     async def _replay(self, delivery: Delivery, *, bury: bool = True) -> Result:

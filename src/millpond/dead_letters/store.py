@@ -1,11 +1,12 @@
-"""Dead letters in the store itself: the delivery kept whole, compressed, with why.
+"""Dead letters in the store: the whole delivery, compressed, and why it was buried.
 
-A letter's id is its subscription and message id, so burying twice is burying once. What does not fit into one
-document goes into parts, which are stored before the letter is. A letter that can be seen is complete, because
+The engine writes letters; the API and the CLI read, replay and purge them. A letter's id is its subscription and
+message id, so burying is idempotent. A delivery that does not fit into one document is stored in parts before the
+letter. A letter that exists is complete, because
 
-- each attempt to bury names its parts at random and only creates them, so no part belongs to two letters;
-- with its last part an attempt stores a token, and the commit that stores the letter deletes that token under its
-  version (`plan`): an attempt stores its letter at most once, however often and however late a commit arrives;
+- each attempt to bury gives its parts random names and only creates them, so no part belongs to two letters;
+- with its last part an attempt stores a token, and the commit that stores the letter deletes that token, with its
+  version as precondition (`plan`): an attempt stores its letter at most once, even if commits arrive late or twice;
 - `purge` deletes only the parts that the letter it deletes names, in the same commit;
 - parts expire a day after their letter.
 """
@@ -43,12 +44,12 @@ from millpond.dead_letters.describe import bounded_error, classification_of
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Pauses, Read, retry_conflicts, update
 
-# Well under a document's limit, so that the other fields fit beside it.
+# Well under a document's limit, so that the other fields fit too.
 PART_BYTES_MAX = 900_000
-# So long a letter's parts outlive it: a store that expires by itself removes documents in any order.
+# Parts expire so long after their letter, because a store may delete expired documents in any order.
 PARTS_OUTLIVE_US = timestamps.DAY_US
 _NO_SUBSCRIPTION = "-"
-# Of what is shown beside the delivery, which holds everything whole.
+# Limits of the fields for people; the stored delivery is complete.
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _BUDGET = Budget(tries=10, after_conflict=Pauses(0.001, 0.02))
@@ -80,11 +81,11 @@ class StoredLetters:
         ref = await self._place(item.delivery)
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
         fits = len(packed) <= self._part_bytes_max
-        if not fits and await self._lies_there(ref):
-            # Buried already, and only the acknowledgement got lost: that letter stays as it is.
+        if not fits and await self._is_stored(ref):
+            # Buried already, and only the acknowledgement was lost: the letter is not written again.
             return DeadLetter(ref, None, fault.reason)
         now = self._wall_clock()
-        # By whichever clock is ahead: a letter buried while ours is behind would be swept as soon as it is right.
+        # By the clock that is ahead: if ours is behind, the letter would be deleted as soon as it is corrected.
         expires = max(now, item.delivery.publish_time) + self._keep
         names, token = ([], None) if fits else await self._store_parts(ref, packed, expires)
         document = {
@@ -98,12 +99,12 @@ class StoredLetters:
         aside = _aside(item.delivery) if fits and not item.delivery.subscription else None
         return DeadLetter(ref, document, fault.reason, token, aside)
 
-    async def _lies_there(self, ref: Ref) -> bool:
+    async def _is_stored(self, ref: Ref) -> bool:
         (head,) = await self._store.read([ref])
         return head.data is not None and not is_expired(head.data, self._wall_clock())
 
     async def _store_parts(self, ref: Ref, packed: bytes, expires: int) -> tuple[list[str], Snapshot]:
-        """The names of the letter's parts, once they are stored, and the token that was stored with the last."""
+        """Store the parts of a letter. Returns their names, and the token that was stored with the last one."""
         mark, size = self._new_mark(), self._part_bytes_max
         gone_at = timestamps.to_datetime(expires + PARTS_OUTLIVE_US)
         names = [f"{mark}-{number:03d}" for number in range(-(-len(packed) // size))]
@@ -121,10 +122,10 @@ class StoredLetters:
         return committed.versions
 
     async def _place(self, delivery: Delivery) -> Ref:
-        """The place of the letter.
+        """The ref of the letter.
 
-        Message ids are unique within a topic. Without a subscription (a file, a test) two messages may share
-        one, and the second must not be taken for the first and lost.
+        Message ids are unique within a topic. Without a subscription (a file, a test) two messages may share an id,
+        and the second must not be lost as a copy of the first.
         """
         ref = letter_ref(delivery)
         if not delivery.subscription:
@@ -160,7 +161,7 @@ class StoredLetters:
         return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
     async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
-        """Send a letter's message again, as it was, and record what that led to; None if there is no letter."""
+        """Send a letter's message again, unchanged, and record the outcome; None if there is no letter."""
         opened = await self.open_letter(ref)
         if opened is None:
             return None
@@ -170,7 +171,7 @@ class StoredLetters:
         return result
 
     async def _note_replay(self, ref: Ref, result: Result) -> None:
-        """Record on the letter what a replay led to; it stays until it is purged or expires."""
+        """Record the outcome of a replay on the letter; the letter stays until it is purged or expires."""
 
         def decide(found: Sequence[Snapshot]) -> Decided[None]:
             (letter,) = found
@@ -202,7 +203,7 @@ class StoredLetters:
         return await self._update(ref, decide)
 
     async def close(self) -> None:
-        """The store is not ours to close."""
+        """Nothing to close: the service owns the store."""
 
     async def _update(self, ref: Ref, decide: Decide[R]) -> R:
         result = await update(self._store, [ref], decide, _BUDGET, jitter=self._jitter)
@@ -216,7 +217,7 @@ def letter_ref(delivery: Delivery) -> Ref:
     try:
         return Ref(LETTERS, encode_id(subscription, delivery.message_id))
     except InvalidEvent:
-        # No subscription of Pub/Sub's is that long; burying must work whatever was sent.
+        # Pub/Sub has no subscription names of that length, but burying must work for any request.
         return Ref(LETTERS, encode_id(base32_sha256(subscription.encode()), delivery.message_id))
 
 
@@ -226,7 +227,7 @@ def _data_mark(delivery: Delivery) -> dict[str, str]:
 
 
 def _aside(delivery: Delivery) -> Ref:
-    """The place of a letter without a subscription if the letter of another message has the id."""
+    """The ref of a letter without a subscription if another message's letter has the usual one."""
     mark = _data_mark(delivery)["dataMark"]
     return Ref(LETTERS, encode_id(_NO_SUBSCRIPTION, delivery.message_id, mark))
 
@@ -246,12 +247,12 @@ async def matching_letters(
 
 
 def attributes_text(delivery: Delivery) -> str:
-    """As JSON text: their names may be ones no document can hold."""
+    """The attributes as JSON text: a document cannot hold every name that an attribute may have."""
     return msgspec.json.encode(delivery.attributes).decode()
 
 
 def summary(snapshot: Snapshot) -> dict[str, Any]:
-    """A letter for listings: everything but the delivery itself, and its replay state."""
+    """A letter for listings: its fields without the delivery, and its replay state."""
     data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
     return {"id": snapshot.ref.id, **data, "state": state_of(data)}
 

@@ -1,8 +1,8 @@
-"""The line in front of the waiting room: messages that found it full, first come, first served.
+"""The line in front of the waiting room: messages that arrived while it was full, in FIFO order. `queue` owns it.
 
-A commit takes milliseconds and makes room for many, while a refusal costs the broker a backoff, and the server the
-next request of a client that does not back off. So a message waits here for a short, bounded time. A connection has
-one request in the line at most, so first come, first served is also taking turns between connections.
+A commit takes milliseconds and makes room for many messages. A refusal costs more: Pub/Sub backs off, and a client
+that does not back off sends its next request at once. So a message waits here for a short, bounded time. Each
+connection has at most one request in the line, so FIFO order is fair between connections.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from millpond.core.model import Outcome, Result
 from millpond.engine.ticket import Arrival
 
 ROOM_WAIT_S = 1.0
-# So many may wait for each place in the room: about as many as an instance stores within the wait.
+# Messages in the line for each place in the room: about as many as an instance stores within ROOM_WAIT_S.
 LINE_PER_PLACE = 16
 SHUTTING_DOWN = Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
 
 
 class WaitingLine:
-    """Arrivals in order, each for at most ROOM_WAIT_S. The engine empties it with `pop` whenever there is room."""
+    """Arrivals in order, each for at most ROOM_WAIT_S. The queue calls `pop` when there is room."""
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        # Each with the time at which it is refused: all wait equally long, so the first is refused first.
+        # Each with its deadline. All wait equally long, so deadlines are in order.
         self._waiting: deque[tuple[float, Arrival]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -35,7 +35,7 @@ class WaitingLine:
         return len(self._waiting)
 
     def join(self, arrival: Arrival) -> bool:
-        """Whether the arrival waits now; False if the line itself is full, by number or by bytes."""
+        """Append the arrival; False if the line itself is full, by number or by bytes."""
         if len(self._waiting) >= self._count_max or self._bytes + arrival.weight > self._bytes_max:
             return False
         loop = asyncio.get_running_loop()
@@ -46,19 +46,19 @@ class WaitingLine:
         return True
 
     def pop(self) -> Arrival:
-        """The first of the line. IndexError if there is none."""
+        """The first arrival of the line. IndexError if there is none."""
         _, arrival = self._waiting.popleft()
         self._bytes -= arrival.weight
         return arrival
 
     def refuse_all(self, result: Result) -> None:
-        """Answer everyone who still waits."""
+        """Answer every arrival in the line with `result`."""
         while self._waiting:
             self.pop().answer(result)
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
-        # What is due within a millisecond is due now: a timer must not run for each.
+        # Deadlines within the next millisecond count as passed, so that not every arrival needs its own timer.
         due = loop.time() + 0.001
         text = f"no room after {ROOM_WAIT_S:g} s: {len(self)} messages wait in front of the waiting room"
         while self._waiting and self._waiting[0][0] <= due:

@@ -1,7 +1,7 @@
-"""The version cache: what recent documents looked like, so that the happy path reads nothing.
+"""The snapshot cache: recent versions of documents, so that most batches read nothing. Owned by `reader`.
 
-Being wrong is safe: a commit built on an old version conflicts, and the conflict is healed by reading. Only
-verdicts that lead to no write need care; the engine re-reads those that rest on an entry older than a second.
+An outdated entry is safe: a commit based on it conflicts, and the engine reads and tries again. Only a verdict
+without a write is not checked by a commit; the engine reads again if one depends on an entry older than a second.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from millpond.core.model import Ref, Snapshot
 
-# A snapshot, when it was seen on the event loop's clock, and about how many bytes it takes.
+# A snapshot, the event loop's time when it was read or written, and its approximate size in bytes.
 Entry = tuple[Snapshot, float, int]
 
 
 class SnapshotCache:
-    """Two generations instead of an exact order of use: what was not touched for a whole generation is dropped."""
+    """Two generations instead of exact LRU order: an entry not used for a whole generation is dropped."""
 
     def __init__(self, entries_max: int, bytes_max: int) -> None:
         self._young: dict[Ref, Entry] = {}
@@ -43,10 +43,10 @@ class SnapshotCache:
 
 
 class RecentWrites:
-    """Which documents were written lately, without what they hold. It may be wrong: who is told so reads.
+    """Hashes of documents that were written lately. False positives are possible and cost one read.
 
-    For receipts and their like, which almost nobody asks for again. Keeping them whole would keep thousands of
-    dicts alive, and freeing those when they are cold costs more than reading the few that are asked for.
+    For receipts and other documents that are rarely needed again. Caching their content would keep thousands of
+    dicts alive, and freeing those later costs more than reading the few that are needed.
     """
 
     def __init__(self, entries_max: int) -> None:

@@ -1,10 +1,10 @@
-"""One try of one batch: read what is not cached, plan, commit. Returns results, and what is left to try.
+"""One try of one batch: read what is not cached, plan, commit. Returns results, and the batches left to try.
 
-conflict        another writer was first: read the culprits again; the second time, split by shared documents
-unavailable     whether it was applied is unknown: back off, read everything again, plan again
-refused         one write is impossible: halve until it is alone, bury it, commit the rest
+conflict        another writer was first: read the conflicting documents again; after two conflicts, split the batch
+unavailable     whether the commit was applied is unknown: back off, read everything again, plan again
+refused         one write is impossible: halve the batch until its message is alone, bury it, commit the rest
 
-It answers no message and starts no task: the queue does both.
+It answers no message and starts no task. The queue does both, and is its only caller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from millpond.engine.ticket import (
 )
 from millpond.telemetry.metrics import Metrics
 
-# Letters written at the same time; those on a topic wait for the broker.
+# Letters written at the same time. A letter on a topic takes a round trip to Pub/Sub.
 _LETTERS_AT_ONCE = 32
 _CONFLICT_PAUSE_S = 0.005
 _CONFLICT_PAUSE_MAX_S = 0.25
@@ -69,11 +69,11 @@ class Committer:
         self._stopping = False
 
     def stop(self) -> None:
-        """From now on a message is tried again only if there is time to finish the try, too."""
+        """From now on a message is tried again only if there is time left to finish the try."""
         self._stopping = True
 
     def forget(self, refs: Iterable[Ref]) -> None:
-        """Another writer has changed these documents: read them before anything is decided on them."""
+        """Drop these documents from the cache: another writer has changed them."""
         self._reader.forget(refs)
 
     async def commit(self, batch: Batch) -> Progress:
@@ -95,7 +95,7 @@ class Committer:
             return self._give_up(batch, error)
         except StoreError as error:
             return await self._back_off(batch, error, loop.time() - began)
-        except Exception as bug:  # noqa: BLE001 - it must not take the batch's other messages along
+        except Exception as bug:  # noqa: BLE001 - it must not affect the batch's other messages
             return self._survive(tickets, bug)
         if isinstance(committed, Conflict):
             return self._contend(batch, committed)
@@ -120,7 +120,7 @@ class Committer:
         return Progress(answers, [Batch(buried)] if buried else ())
 
     async def _write_letter(self, doomed: tuple[Ticket, Fault]) -> Result | None:
-        """Make the ticket one about its letter. Returns RETRY if the letter could not be written."""
+        """Write the letter, and make it the ticket's content. Returns RETRY if it could not be written."""
         ticket, fault = doomed
         try:
             letter = await self._sink.write_letter(ticket.item, fault)
@@ -134,8 +134,8 @@ class Committer:
         items = [ticket.item for ticket in batch.tickets]
         sight = await self._reader.look(batch.tickets, batch.doubted)
         planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
-        # Again after each read: it may have changed a verdict, and time has passed. An event may have become too
-        # old to be counted meanwhile, unless a receipt that was only assumed absent is there after all.
+        # Plan again after each read: the read may change a verdict, and time has passed. An event may by now be too
+        # old to be counted, unless its receipt, which was assumed absent, exists.
         while refs := doubtful(batch.tickets, planned.results, sight):
             await self._reader.check(refs, sight)
             planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
@@ -157,7 +157,7 @@ class Committer:
         return committed
 
     def _conclude(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> Progress:
-        """After a commit: what is durable is answered; what the plan found to be poison is refused or buried."""
+        """After a commit: answer durable results; refuse or bury messages that the plan found to be poison."""
         answers: Answers = []
         to_bury: dict[Ticket, Fault] = {}
         for ticket, result in zip(tickets, results, strict=True):
@@ -176,7 +176,7 @@ class Committer:
         return refuse_or_bury(item, fault, self._rules, self._wall_clock())
 
     def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
-        """Another writer was first. Groups that share no document go on apart, so that calm ones need not wait."""
+        """Another writer was first. Groups that share no document go on separately, so that not all must wait."""
         conflicts = batch.conflicts + 1
         self._metrics.conflicts += 1
         doubted = self._drop(batch.tickets, conflict.refs)
@@ -191,12 +191,12 @@ class Committer:
         return Progress(answers, [Batch(tickets, doubted, conflicts, batch.failures, pause_s)])
 
     def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused) -> Progress:
-        """The store will never take one of the writes: halve until its message is alone, and bury that."""
+        """The store can never accept one of the writes: halve until its message is alone, and bury that."""
         if len(tickets) > 1:
             return _halved(tickets, _NO_REFS)
         (ticket,) = tickets
         if ticket.item.letter is not None:
-            # Not even the letter can be stored: the message stays with the broker.
+            # The letter cannot be stored either: the message stays with its sender.
             return Progress([(ticket, ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))])
         self._drop(tickets)
         answer = self._refuse_or_bury(ticket.item, refusal)
@@ -205,7 +205,7 @@ class Committer:
         return Progress(rest=[Batch((), to_bury={ticket: refusal})])
 
     def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> Progress:
-        """An unexpected error must not take other messages along: halve until its message is alone."""
+        """After an unexpected error, halve the batch until the message that causes it is alone."""
         doubted = self._drop(tickets)
         if len(tickets) > 1:
             return _halved(tickets, doubted)
@@ -214,7 +214,7 @@ class Committer:
         return Progress([(ticket, internal_error(ticket.item, bug))])
 
     def _give_up(self, batch: Batch, error: OutOfTime) -> Progress:
-        """Every message's time is up."""
+        """The time of every message is up: answer them all."""
         self._drop(batch.tickets)
         if batch.conflicts:
             return Progress(self._expire_all(batch.tickets, _CONTENTION, "contention"))
@@ -224,13 +224,13 @@ class Committer:
     async def _back_off(self, batch: Batch, error: StoreError, took_s: float) -> Progress:
         """Try again after a pause, with the messages that have time left; the others are answered RETRY.
 
-        While the engine stops there must be time to finish the try as well, which may take as long as the last.
+        During shutdown there must also be time to finish the try, which may take as long as the last one.
         """
         rules, tickets = self._rules, batch.tickets
         failures = self._note_failure(batch, error)
         doubted = self._drop(tickets)
         if isinstance(error, AccessDenied):
-            # Letters on a topic are durable once they are published. The others need the store: RETRY.
+            # Letters on a topic are durable once published. The other letters need the store: RETRY.
             denied = {t: error for t in tickets if self._refuse_or_bury(t.item, error) is None}
             answers = list((await self.bury(denied)).results) if denied else []
             answered = {ticket for ticket, _ in answers}
@@ -254,7 +254,7 @@ class Committer:
         return batch.failures + 1
 
     def _drop(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = _NO_REFS) -> frozenset[Ref]:
-        """Drop these documents from the cache, or all of the tickets' if none is named. Returns them."""
+        """Drop these documents from the cache; all documents of the tickets if none is named. Returns them."""
         gone = refs or frozenset(ref for ticket in tickets for ref in ticket.refs)
         self._reader.forget(gone)
         return gone
@@ -262,19 +262,19 @@ class Committer:
     def _expire(
         self, tickets: Sequence[Ticket], error: StoreError, reason: str, *, ahead_s: float = 0.0
     ) -> tuple[Answers, list[Ticket]]:
-        """RETRY for the messages whose time is up `ahead_s` from now, and the tickets that have time left."""
+        """(RETRY for the messages whose deadline is within `ahead_s`, the tickets that have time left)."""
         latest = asyncio.get_running_loop().time() + ahead_s
         expired = self._expire_all([t for t in tickets if t.deadline <= latest], error, reason)
         return expired, [t for t in tickets if t.deadline > latest]
 
     def _expire_all(self, tickets: Sequence[Ticket], error: StoreError, reason: str) -> Answers:
-        """RETRY, or `buried` if the letter is durable elsewhere."""
+        """RETRY for each, or `buried` if its letter is durable outside the store."""
         answers = [(ticket, ticket.item.unsettled(Outcome.RETRY, reason, error)) for ticket in tickets]
         self._metrics.letters_buried += sum(result.buried for _, result in answers)
         return answers
 
 
 def _halved(tickets: Sequence[Ticket], doubted: frozenset[Ref]) -> Progress:
-    """One half after the other: they may share documents, and must not race each other."""
+    """Two halves, tried one after the other: they may share documents, and must not conflict with each other."""
     middle = len(tickets) // 2
     return Progress(rest=[Batch(half, doubted) for half in (tickets[:middle], tickets[middle:])])

@@ -1,4 +1,4 @@
-"""Which tickets of a batch can part ways: those that share no document, directly or through others. Pure."""
+"""Splits a batch after conflicts into groups that share no document. Pure; the committer calls it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def split(tickets: Sequence[Ticket], culprits: frozenset[Ref]) -> list[list[Ticket]]:
-    """Groups that share no document: each that somebody else works on alone, and all others together.
+    """Groups that share no document: each group with a conflict by itself, and all others together.
 
-    Where nobody can tell who the culprits are, two halves: a commit for each of hundreds would make it worse.
+    If the conflicting documents are unknown: two halves, because hundreds of small commits would conflict more.
     """
     groups = groups_of(tickets)
     if not culprits:
@@ -31,7 +31,7 @@ def split(tickets: Sequence[Ticket], culprits: frozenset[Ref]) -> list[list[Tick
 
 
 def groups_of(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
-    """Tickets that share documents, directly or through others, stay together; the rest part ways."""
+    """Groups of tickets: two that share a document, directly or through others, are in one group."""
     parent = list(range(len(tickets)))
 
     def root(index: int) -> int:

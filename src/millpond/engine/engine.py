@@ -1,4 +1,7 @@
-"""The engine as its callers see it: a queue and a committer on one store, views and rules."""
+"""The engine's public API: a queue and a committer for one store, its views and rules.
+
+Called by `ingress`, `service`, `dead_letters` and `reprocess`.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,14 @@ from millpond.telemetry.metrics import Metrics
 
 
 class Reservation:
-    """Documents whose messages wait while it is held, so that another part of this process may write them."""
+    """Documents whose messages wait while it is held, so that its holder may write them."""
 
     def __init__(self, refs: frozenset[Ref], committer: Committer) -> None:
         self.refs = refs
         self._committer = committer
 
     def forget(self, refs: Iterable[Ref]) -> None:
-        """These were written under the reservation: the engine reads them before it decides on them."""
+        """These documents were written under the reservation: drop them from the cache."""
         self._committer.forget(refs)
 
 
@@ -62,7 +65,7 @@ class Engine:
             wall_clock=wall_clock,
         )
         self._reserving = asyncio.Lock()
-        # Bound once: this is the path of every message.
+        # Bound once, because every message calls it.
         self.submit = self._queue.submit
         self.drain = self._queue.drain
         self.forget = self._committer.forget
@@ -86,7 +89,7 @@ class Engine:
         return self._queue.accepting
 
     async def handle(self, delivery: Delivery, *, replay: bool = False, bury: bool = True) -> Result:
-        """What became of the delivery, durably. Raises Overloaded, at once, if there is no room."""
+        """The delivery's result, once it is durable or final. Raises Overloaded at once if there is no room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def done(result: Result) -> None:
@@ -98,9 +101,9 @@ class Engine:
 
     @contextlib.asynccontextmanager
     async def reserve(self, refs: Iterable[Ref]) -> AsyncIterator[Reservation]:
-        """Keep the messages of some documents waiting while another part of this process works on these.
+        """Keep the messages of some documents waiting while the caller writes these documents.
 
-        One reservation is held at a time: the next one waits for it.
+        One reservation is held at a time; the next caller waits.
         """
         async with self._reserving:
             reservation = Reservation(frozenset(refs), self._committer)

@@ -1,6 +1,6 @@
-"""What becomes of a message that can never succeed: buried here, or refused so that its sender keeps it.
+"""Whether a message that can never succeed is buried here, or refused so that its sender keeps it. Pure.
 
-The only place that decides it, by POISON_POLICY and what the sender said. Pure.
+The only place that decides it, by POISON_POLICY and by the delivery. Called by the queue and the committer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from millpond.engine.rules import EngineRules
 
 
 def refuse_or_bury(item: Item, fault: Fault, rules: EngineRules, now: int) -> Result | None:
-    """The answer to a faulty message that is not buried (now), or None to bury it."""
+    """The result of a faulty message that is refused or retried; None to bury it."""
     if isinstance(fault, AccessDenied):
         bury = rules.bury_when_denied and item.bury and item.letter is None
         return None if bury else item.unsettled(Outcome.RETRY, fault.reason, fault)

@@ -1,8 +1,9 @@
-"""The queue: admits deliveries, batches what waits together, and answers each one when its result is known.
+"""The queue: admits deliveries, forms batches, and answers each delivery with its result. `Engine` owns it.
 
-Deliveries wait in one room, bounded by number and bytes; those that find it full wait in line (`admission`). A
-batch takes everything whose documents are in no other batch, so one process never races itself, and load makes
-batches bigger, not commits more frequent. A delivery is answered only with a result that the committer returned.
+Deliveries wait in one room, bounded by number and bytes. If it is full, they wait in line (`admission`). A batch
+takes every delivery whose documents are in no other batch, so batches of one process never conflict with each
+other, and load makes batches bigger, not commits more frequent. A delivery is answered only with a result that the
+committer returned.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from millpond.engine.ticket import (
     weigh,
 )
 
-# A commit is put off for at most this long while every iteration of the event loop brings more messages.
+# A commit is delayed for at most this long while every event-loop iteration brings more messages.
 GATHER_S = 0.005
 DRAIN_S = 5.0
-# And then this long for calls that were under way.
+# Extra time for calls under way at the end of DRAIN_S.
 DRAIN_GRACE_S = 1.5
 _RESERVED_LOOK_S = 0.01
 
@@ -58,11 +59,11 @@ class Queue:
         self._arrived: list[Arrival] = []
         self._room: deque[Ticket] = deque()
         self._room_bytes = 0
-        # Who is called with the result of each ticket; a ticket is answered once.
+        # The callback of each ticket that is not answered yet.
         self._answers: dict[Ticket, Done] = {}
         self._busy: set[Ref] = set()
         self._reserved: frozenset[Ref] = frozenset()
-        # In the order they began, not a set: what is cancelled is cancelled in that order, in every run.
+        # A dict, not a set: tasks are cancelled in the order they began, the same in every run.
         self._running: dict[asyncio.Task[None], list[Ticket]] = {}
         self._burying: dict[asyncio.Task[None], Ticket] = {}
         self._in_flight_max = min(rules.batches_in_flight_max, commits_in_flight_max)
@@ -91,13 +92,12 @@ class Queue:
     def submit(
         self, delivery: Delivery, done: Done, *, replay: bool = False, bury: bool = True, wait: bool = False
     ) -> None:
-        """Take the delivery and call `done` with what became of it.
+        """Accept the delivery, and call `done` with its result.
 
-        If there is no room: raises Overloaded, unless the delivery may `wait` for some; after ROOM_WAIT_S without,
+        If there is no room: raises Overloaded, unless the delivery may `wait`. After ROOM_WAIT_S without room,
         `done` is called with the same refusal.
 
-        Not a coroutine on purpose: at thousands of messages a second a task for each would cost as much as deciding
-        what becomes of it.
+        Not a coroutine: at thousands of messages a second, a task for each would cost as much as planning it.
         """
         if self._closing:
             done(SHUTTING_DOWN)
@@ -128,14 +128,14 @@ class Queue:
             self._let_in(self._line.pop())
 
     def _route_all(self) -> None:
-        """Route what has arrived, all in one go: in between requests it takes a third longer."""
+        """Route all arrivals in one loop: one by one, between requests, takes a third longer."""
         arrived, self._arrived = self._arrived, []
         now, deadline = self._wall_clock(), self._find_loop().time() + self._rules.retry_total_max_s
         for arrival in arrived:
             stays = False
             try:
                 stays = self._route(arrival, now, deadline)
-            except Exception as bug:  # noqa: BLE001 - it must not reach the messages that came along with it
+            except Exception as bug:  # noqa: BLE001 - it must not affect the other arrivals
                 item = Item(arrival.delivery, "", now, replay=arrival.replay, bury=arrival.bury)
                 arrival.answer(internal_error(item, bug))
                 report_bug(bug)
@@ -143,7 +143,7 @@ class Queue:
                 self._room_bytes -= arrival.weight
 
     def _route(self, arrival: Arrival, now: int, deadline: float) -> bool:
-        """Whether it stays in the room; if not, it was answered, or is being buried."""
+        """Whether it stays in the room; False if it was answered or is being buried."""
         item = self._router.route(arrival.delivery, now, replay=arrival.replay, bury=arrival.bury)
         fault = item.fault
         if fault is not None and (refusal := refuse_or_bury(item, fault, self._rules, now)) is not None:
@@ -158,7 +158,7 @@ class Queue:
         return True
 
     def _bury(self, ticket: Ticket, fault: Fault) -> None:
-        """Write the letter apart from the batches, and let it wait for a commit like any other message."""
+        """Write the letter in a task of its own; the ticket then waits for a commit like any other."""
 
         async def bury() -> None:
             progress = await self._committer.bury({ticket: fault})
@@ -191,7 +191,7 @@ class Queue:
             loop.call_soon(self._gather, 0, loop.time() + GATHER_S)
 
     def _gather(self, before: int, until: float) -> None:
-        """Go on once an iteration of the event loop brings nothing more: what comes together shares one commit."""
+        """Start batches once an event-loop iteration brings no more messages, so that a burst shares one commit."""
         loop, rules = self._find_loop(), self._rules
         idle = len(self._running) < self._in_flight_max
         enough = self.waiting >= rules.batch_count_max or self._room_bytes >= rules.batch_bytes_max
@@ -204,8 +204,8 @@ class Queue:
         self._pump_due = False
         rules = self._rules
         if len(self._running) < self._in_flight_max:
-            # The batch that begins now takes as many along as a commit may hold: the queue's size bounds those
-            # that have to wait, not those that are committed together.
+            # The next batch may take as many messages as a commit may hold: the queue's size limits the messages
+            # that wait, not those that are committed together.
             self._let_in_up_to(rules.batch_count_max, rules.batch_bytes_max)
         if self._arrived:
             self._route_all()
@@ -217,8 +217,8 @@ class Queue:
             tickets = self._take()
             if not tickets:
                 return
-            # Marked before the task begins to run: the next batch is taken at once. With one batch at a time there
-            # is no other to keep apart from.
+            # Marked before the task runs, because the next batch is taken at once. Not needed with one batch at a
+            # time.
             refs = set() if self._in_flight_max == 1 else {ref for ticket in tickets for ref in ticket.refs}
             self._busy |= refs
             task = self._find_loop().create_task(self._run(tickets, refs))
@@ -226,7 +226,7 @@ class Queue:
             task.add_done_callback(self._finished)
 
     def _take(self) -> list[Ticket]:
-        """What waits and whose documents are in no other batch, up to the bounds of one commit."""
+        """Waiting tickets whose documents are in no other batch, up to the limits of one commit."""
         rules = self._rules
         taken: list[Ticket] = []
         passed: list[Ticket] = []
@@ -259,7 +259,7 @@ class Queue:
             self._busy -= refs
 
     async def _commit(self, batch: Batch) -> None:
-        """Commit the batch and whatever is left of it after each try, until every message is answered."""
+        """Try the batch, and the batches that are left after each try, until every message is answered."""
         left = deque([batch])
         while left:
             progress = await self._committer.commit(left.popleft())
@@ -285,7 +285,7 @@ class Queue:
                 call(done, result)
 
     def _report(self, task: asyncio.Task[None], tickets: list[Ticket]) -> None:
-        """A task that ended with a bug: its messages are answered RETRY, and the event loop is told."""
+        """If a task raised: answer its messages RETRY, and report the error to the event loop."""
         if not task.cancelled() and isinstance(bug := task.exception(), Exception):
             self._answer(Progress([(ticket, internal_error(ticket.item, bug)) for ticket in tickets]))
             report_bug(bug)
@@ -298,7 +298,7 @@ class Queue:
     # --- reservations and the end ---------------------------------------------------------------------------------
 
     async def keep_waiting(self, refs: frozenset[Ref]) -> None:
-        """Start no batch with these documents, and return once none is in a batch. `let_go` ends it."""
+        """Start no batch with these documents until `let_go`; returns once no running batch has them."""
         self._reserved = refs
         if self._running:
             await asyncio.wait(list(self._running))
@@ -311,11 +311,11 @@ class Queue:
         return chain(self._room, self._burying.values(), *self._running.values())
 
     async def drain(self) -> None:
-        """Take nothing more and finish what waits, within DRAIN_S; what cannot be finished is answered RETRY."""
+        """Accept no more, and finish waiting messages within DRAIN_S; the others are answered RETRY."""
         self._closing = True
         self._committer.stop()
         deadline = asyncio.get_running_loop().time() + DRAIN_S
-        # They were not accepted yet.
+        # Messages in the line were not accepted yet.
         self._line.refuse_all(SHUTTING_DOWN)
         self._route_all()
         for ticket in self._accepted():
@@ -329,11 +329,11 @@ class Queue:
             if self._running or self._burying:
                 await asyncio.wait([*self._running, *self._burying], timeout=left_s)
             else:
-                # What waits is reserved. The reservation ends, or the time does.
+                # All waiting messages are reserved. Wait for the end of the reservation, or of the time.
                 await asyncio.sleep(min(left_s, _RESERVED_LOOK_S))
 
     def _abandon(self) -> None:
-        """The store does not answer, and the process must end: what may or may not have been stored comes again."""
+        """The process must end although the store does not answer: RETRY, as the outcome of commits is unknown."""
         error = Overloaded("the server is shutting down, and the store did not answer")
         unsettled = [(t, t.item.unsettled(Outcome.RETRY, "shutting_down", error)) for t in self._accepted()]
         self._answer(Progress(unsettled))

@@ -1,7 +1,7 @@
-"""What a plan looks at: snapshots from the cache, absence that is assumed, and a read for the rest.
+"""The snapshots for a plan: from the cache, assumed absent, or read from the store. Called by the committer.
 
-Being wrong is safe if the plan writes: the store checks the commit's preconditions. A plan that writes nothing has
-no such check, so what it rests on is read first (`doubtful`).
+A wrong snapshot is safe if the plan writes: the store checks the commit's preconditions. A plan that writes nothing
+has no such check, so the documents it depends on are read first (`doubtful`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
 
 
 class Sight(NamedTuple):
-    """The documents a plan looks at, and how far each is known."""
+    """The documents that a plan uses, and how certain each snapshot is."""
 
     snapshots: dict[Ref, Snapshot]
-    # Taken for absent without a read: only the commit can tell.
+    # Assumed absent without a read; only the commit checks it.
     assumed: set[Ref]
-    # From the cache, and too old to justify that nothing is written.
+    # From the cache, and too old to justify a verdict without a write.
     aged: set[Ref]
 
 
@@ -43,7 +43,7 @@ class SnapshotReader:
         self._recent_writes = RecentWrites(cache_entries_max)
 
     async def look(self, tickets: Sequence[Ticket], doubted: Container[Ref]) -> Sight:
-        """Everything the tickets need. `doubted` documents are read, whatever the cache says."""
+        """The snapshots that the tickets need. `doubted` documents are read even if they are cached."""
         sight = Sight({}, set(), set())
         snapshots, assumed, aged = sight
         missing: list[Ref] = []
@@ -51,7 +51,7 @@ class SnapshotReader:
         trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
         cached, recent = self._cache.get, self._recent_writes
         for ticket in tickets:
-            # A letter decides by itself that nothing is written, so its absence is never taken from the cache.
+            # A letter that is stored already leads to no write, so letters are never taken from the cache.
             cacheable = ticket.item.letter is None
             for refs, must_read in ((ticket.needs.read, True), (ticket.needs.assumed, False)):
                 for ref in refs:
@@ -77,14 +77,14 @@ class SnapshotReader:
         return sight
 
     async def check(self, refs: Sequence[Ref], sight: Sight) -> None:
-        """Read what a verdict without a write rests on."""
+        """Read the documents that a verdict without a write depends on."""
         self._metrics.verdicts_checked += 1
         await self._read(refs, sight.snapshots)
         sight.aged.difference_update(refs)
         sight.assumed.difference_update(refs)
 
     async def _read(self, refs: Sequence[Ref], snapshots: dict[Ref, Snapshot], brief: Container[Ref] = ()) -> None:
-        """Read and remember. Of `brief` ones only that they exist is remembered: they are rarely needed again."""
+        """Read and cache. Of `brief` ones only the existence is kept: their content is rarely needed again."""
         now = asyncio.get_running_loop().time()
         self._metrics.documents_read += len(refs)
         for snapshot in await self._store.read(refs):
@@ -96,7 +96,7 @@ class SnapshotReader:
                 self._recent_writes.add((ref,))
 
     def remember(self, planned: Plan, sight: Sight, done: Committed, weight: int) -> None:
-        """Cache the documents that were written; of those that were assumed absent, only that they exist."""
+        """Cache the written documents; of those that were assumed absent, keep only their existence."""
         now = asyncio.get_running_loop().time()
         put, size = self._cache.put, weight // max(1, len(planned.writes))
         made: list[Ref] = []
@@ -109,17 +109,17 @@ class SnapshotReader:
         self._recent_writes.add(made)
 
     def forget(self, refs: Iterable[Ref]) -> None:
-        """Drop what the cache holds of these documents: another writer may have changed them."""
+        """Drop these documents from the cache: another writer may have changed them."""
         self._cache.drop(refs)
 
 
 def doubtful(tickets: Sequence[Ticket], results: Sequence[Result], sight: Sight) -> list[Ref]:
-    """Documents a verdict rests on that no commit will check: too old in the cache, or only assumed absent.
+    """Documents that a verdict depends on and no commit will check: too old in the cache, or assumed absent.
 
-    A stale or a duplicate event writes nothing, and neither does one that the plan found to be poison.
+    Stale and duplicate events write nothing, and neither do events that the plan found to be poison.
     """
     _, assumed, aged = sight
-    # Not a set: its order would differ from process to process, and with it what a torn read sees.
+    # Not a set: its order, and so the order of reads, would differ between processes.
     found: dict[Ref, None] = {}
     for ticket, result in zip(tickets, results, strict=True):
         if result.error is not None and ticket.item.letter is None:

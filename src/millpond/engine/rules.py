@@ -1,4 +1,4 @@
-"""The settings the engine depends on, as one value."""
+"""The settings the engine depends on, as one value. Made by `service.rules`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     # Whether a message the store denies access for is buried instead of retried; needs letters outside the store.
     bury_when_denied: bool = False
     receipts: Receipts = Receipts()
-    # No settings: they follow from what a commit of Firestore's may hold, and from the memory there is.
+    # Not configurable: they follow from the limits of a Firestore commit and from the available memory.
     room_bytes_max: int = ROOM_BYTES_MAX
     batch_count_max: int = 500
     batch_bytes_max: int = 3 * 1024 * 1024

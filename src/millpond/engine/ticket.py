@@ -1,4 +1,7 @@
-"""What waits in the engine: arrivals, tickets, and batches of tickets. Values that decide nothing."""
+"""The engine's own values: arrivals, tickets, batches and the progress of a batch. They decide nothing.
+
+Shared by `queue`, `committer` and `reader`.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.plan import needs_of
 from millpond.core.route import DeadLetter, Fault, Item
 
-# A document, its log entry and its receipt, against the bytes of the message that caused them.
+# Bytes in memory for each byte of the message: its document, its log entry and its receipt.
 _WEIGHT_PER_BYTE = 3
 _WEIGHT_FIXED = 1_024
-# A message that waited too long is tried all the same, but not for long.
+# A message whose time is up before its first try still gets one, of this length at least.
 _TRY_S_MIN = 0.25
 
 Done = Callable[[Result], None]
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A delivery that is not routed yet."""
+    """A delivery before routing."""
 
     delivery: Delivery
     done: Done
@@ -39,7 +42,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Ticket:
-    """One message on its way to the store. It does not know who is answered: the queue does."""
+    """One message on its way to the store. The queue, not the ticket, holds the callback for its result."""
 
     __slots__ = ("deadline", "item", "needs", "refs", "weight")
 
@@ -52,34 +55,34 @@ class Ticket:
 
     @property
     def shard(self) -> int:
-        """One of two, by the first document: messages of a document are in the same shard."""
+        """0 or 1, by the first document: messages of one document are in the same shard."""
         return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
 
     def bury_as(self, letter: DeadLetter, fault: Fault) -> None:
-        """From now on the message is about its letter and nothing else."""
+        """From now on the ticket stores the letter and no other document."""
         self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
         self.needs = needs_of(self.item)
         self.refs = self.needs.all
 
 
 class Batch(NamedTuple):
-    """Messages that are committed together, and what earlier tries have shown."""
+    """Messages that are committed together, and what earlier tries found."""
 
     tickets: Sequence[Ticket]
     # Documents that must be read, whatever the cache says.
     doubted: frozenset[Ref] = frozenset()
-    # Commits of these messages that already conflicted, before the batch was split as well.
+    # Commits of these messages that already conflicted, including those before the batch was split.
     conflicts: int = 0
     # Tries in which the store failed.
     failures: int = 0
     # How long to wait before this try.
     pause_s: float = 0.0
-    # Messages that are to be buried, and why: their letters are written first. Then `tickets` is empty.
+    # Messages to bury, and why: their letters are written first. `tickets` is then empty.
     to_bury: Mapping[Ticket, Fault] = {}
 
 
 class Progress(NamedTuple):
-    """What one try led to: results that are durable or final, and the batches that are still to be tried."""
+    """What one try led to: results that are durable or final, and the batches that are left to try."""
 
     results: Sequence[tuple[Ticket, Result]] = ()
     rest: Sequence[Batch] = ()
@@ -88,7 +91,7 @@ class Progress(NamedTuple):
 
 
 def internal_error(item: Item, bug: Exception) -> Result:
-    """The result of a message that met a bug: an unexpected error acknowledges nothing."""
+    """The result after an unexpected error: RETRY, so the message is not acknowledged."""
     return item.unsettled(Outcome.RETRY, InternalError.reason, InternalError(bug))
 
 
@@ -111,12 +114,12 @@ def weigh(delivery: Delivery) -> int:
 
 
 class OutOfTime(Unavailable):
-    """The last ticket's time is up while a call is under way."""
+    """The time of the last ticket ended during a call."""
 
 
 @contextlib.asynccontextmanager
 async def in_time(tickets: Sequence[Ticket]) -> AsyncIterator[None]:
-    """A call that hangs ends with the last ticket's time; whether it was applied is unknown."""
+    """Cancel a call at the last ticket's deadline; whether it was applied is then unknown."""
     latest = max(ticket.deadline for ticket in tickets)
     least = asyncio.get_running_loop().time() + _TRY_S_MIN
     try:

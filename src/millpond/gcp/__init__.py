@@ -1,4 +1,7 @@
-"""What every adapter to Google Cloud needs: credentials, where an emulator is, names, and errors in one line."""
+"""Helpers of every adapter to Google Cloud: credentials, emulator addresses, resource names, error texts.
+
+Used by the Firestore store, Pub/Sub letters, `ingress`, `doctor` and the CLI.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ _TEXT_CHARS_MAX = 300
 
 
 def find_emulator(variable: str) -> str | None:
-    """The address the variable names; None where it is the service."""
+    """The emulator's address in the variable; None if Google's service is meant."""
     return os.environ.get(variable) or None
 
 
 def find_credentials(scopes: Sequence[str], purpose: str) -> Any:
-    """The usual ones. At start, because it may take long, and because without any nothing will ever work."""
+    """Google's application default credentials. Called at start: it may take long, and fails without any."""
     try:
         return google.auth.default(scopes=scopes)[0]
     except GoogleAuthError as error:
@@ -30,7 +33,7 @@ def find_credentials(scopes: Sequence[str], purpose: str) -> Any:
 
 
 def error_text(error: BaseException | None, chars_max: int = _TEXT_CHARS_MAX) -> str:
-    """What a client library's error says, on one line and not too long."""
+    """The text of a client library's error on one line, cut to `chars_max`."""
     return " ".join(f"{getattr(error, 'message', None) or error}".split())[:chars_max]
 
 

@@ -1,7 +1,7 @@
-"""Pub/Sub's low-level asynchronous clients: on the service, or on the emulator PUBSUB_EMULATOR_HOST names.
+"""Pub/Sub's low-level asynchronous clients, for the service or for the emulator in PUBSUB_EMULATOR_HOST.
 
-The high-level publisher batches in threads of its own, which a letter that holds up an acknowledgement has no use
-for. Streaming pull does use the high-level client (`ingress/pull.py`), for its leases.
+The high-level publisher collects batches in threads, which would only delay a letter that an acknowledgement waits
+for. Streaming pull uses the high-level client (`ingress/pull.py`), because it manages leases.
 """
 
 from __future__ import annotations

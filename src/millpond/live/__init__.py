@@ -1,5 +1,5 @@
-"""What happens now, for people: outcomes as they are published, the last half hour, and streams to open pages.
+"""Live data of the running service: published outcomes, the last half hour, and streams to open pages.
 
-Owns `outcomes` (the one publisher), samples, totals, alert states and readiness. Never slows a message down: a
-subscriber that cannot keep up loses what it missed. Called by `service`; read by `http`.
+Owns `outcomes` (the only publisher), samples, totals, alert states and readiness. It never delays a message: a
+subscriber that cannot keep up loses data. Called by `service`; read by `http`.
 """

@@ -1,4 +1,4 @@
-"""The state of every alert after each step: `alerts/` decides, this remembers what it decided last."""
+"""Keeps the state of every alert; `alerts.evaluate` decides it. Called by the monitor after each step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Alerting:
         self._states: list[AlertState] = []
 
     def __call__(self, history: History) -> Sequence[AlertState]:
-        """The states now; one that has not changed keeps the time since when it holds."""
+        """The states now; an unchanged state keeps its `since`."""
         columns = history.columns
-        # Lists, because a step in the middle of a deque has to be walked to.
+        # Lists, because access to the middle of a deque takes linear time.
         counted = {name: list(column) for name, column in columns.signals.items()}
         views = {view: signals.of_view(outcomes) for view, outcomes in columns.views.items()}
         gauges: dict[str, Sequence[float | None]] = {

@@ -1,7 +1,7 @@
-"""The last half hour and a little more, in steps of two seconds: what pages draw, and what alerts are decided on.
+"""The last half hour and a little more, in steps of two seconds: the data of pages and of alerts.
 
-Sampling reads counters that are there anyway, so a message costs nothing more for it. It must never fail for long,
-nor wait for the store: how many letters lie there is asked elsewhere (`totals.py`) and put down here.
+The monitor calls `sample` once a step. Sampling reads existing counters, so it adds no cost to a message. It must
+never wait for the store: `totals.py` counts the letters, and the monitor sets `letters` here.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from millpond.live.sample import OUTCOMES, Step, difference, read
 from millpond.telemetry.metrics import Metrics
 
 STEP_S = 2
-# Half an hour is shown. Alerts look back further: some compare with half an hour ago, for a while.
+# Half an hour is shown. Alerts need more: some compare with half an hour ago for several steps.
 SHOWN_MAX = 900
 STEPS_MAX = int(alerts.load().needed_s()) // STEP_S + 1
-# What each view counted is shown by the minute.
+# Counts of each view are shown per minute.
 VIEW_STEPS = 30
-# What pages are told of a step; the rest is for alerts.
+# The columns that pages get; the others are for alerts.
 _SHOWN = ("p50", "p99", "waiting", "commits", "committed", "buried")
 _COLUMNS = tuple(name for name in Step.__struct_fields__ if name != "views")
 
 
 class Columns:
-    """One list for each figure, equally long, the oldest step first."""
+    """One deque for each figure, all equally long, the oldest step first."""
 
     def __init__(self) -> None:
         self.at: deque[float] = deque(maxlen=STEPS_MAX)
         self.outcomes = {name: deque[int](maxlen=STEPS_MAX) for name in OUTCOMES}
-        # By view and outcome; only those that ever occurred.
+        # By view and outcome; only those that have occurred.
         self.views: dict[str, dict[str, deque[int]]] = {}
         self.signals = {name: deque[int](maxlen=STEPS_MAX) for name in signals.COUNTERS}
         self.commits: deque[int] = deque(maxlen=STEPS_MAX)
@@ -56,7 +56,7 @@ class Columns:
         self._append_views(step.views)
 
     def _append_views(self, gained: Mapping[str, Mapping[str, int]]) -> None:
-        """Called when the step is in `at`: a series that begins with it is filled up with the zeros it missed."""
+        """Must be called after the step is in `at`. A new series is filled with zeros for the earlier steps."""
         for view, outcomes in gained.items():
             known = self.views.setdefault(view, {})
             for outcome in outcomes.keys() - known.keys():
@@ -68,13 +68,13 @@ class Columns:
 
 
 class History:
-    """The ring of steps. `sample` is called once a step, by whoever has a clock."""
+    """The ring buffer of steps."""
 
     def __init__(
         self, metrics: Metrics, waiting: Callable[[], int], store_failing_s: Callable[[], float] = lambda: 0.0
     ) -> None:
         self.columns = Columns()
-        # How many letters lie in the store; None until somebody counted.
+        # The number of letters in the store; None until they were counted.
         self.letters: int | None = None
         self._metrics = metrics
         self._waiting = waiting
@@ -98,7 +98,7 @@ class History:
         return step
 
     def shown(self) -> dict[str, Any]:
-        """The last half hour, as a page wants it."""
+        """The last half hour, in the form that pages get."""
         columns = self.columns
         return {
             "stepSeconds": STEP_S,
@@ -115,7 +115,7 @@ def _newest(column: Sequence[Any]) -> list[Any]:
 
 
 def _occurring(views: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, dict[str, list[int]]]:
-    """The series that are not all zeros, a minute at a time: with every step they would be most of what is sent."""
+    """The series that are not all zeros, per minute: with every step they would be most of the answer."""
     shown = {
         view: {outcome: sums for outcome, column in columns.items() if any(sums := _stretches(_newest(column)))}
         for view, columns in views.items()
@@ -131,11 +131,11 @@ def _stretches(steps: list[int]) -> list[int]:
 
 
 def shown_step(step: Step) -> dict[str, Any]:
-    """One step under the names of `History.shown`."""
+    """One step, with the field names of `History.shown`."""
     figures = {name: _short(getattr(step, name)) for name in _SHOWN}
     return {"at": step.at, "outcomes": step.outcomes, "views": step.views, **figures}
 
 
 def _short(value: float | None) -> float | None:
-    """Three digits of a latency are plenty: a page is sent nine hundred of them."""
+    """A float with three significant digits, because a page gets nine hundred of them."""
     return float(f"{value:.3g}") if isinstance(value, float) else value

@@ -1,6 +1,6 @@
-"""Frames on their way to one reader, as server-sent events.
+"""The frames that wait for one reader, as server-sent events. Filled by the monitor, emptied by `http`.
 
-Bounded in bytes: whoever reads slowly loses frames, or the stream, and never holds memory or the engine.
+Bounded in bytes: a slow reader loses frames, or its stream, and never delays the engine.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def frame(event: str, content: Any) -> bytes:
-    """One event. JSON has no raw line breaks, so nothing in `content` can end it early."""
+    """One server-sent event. JSON has no raw line breaks, so `content` cannot end it early."""
     text = _encode(content)
     if not text.isascii():
-        # U+2028 and its kin are legal in JSON, and line breaks to some readers.
+        # U+2028 and U+2029 are legal in JSON, and some readers take them as line breaks.
         text = json.dumps(json.loads(text), separators=(",", ":")).encode()
     return b"event: %s\ndata: %s\n\n" % (event.encode(), text)
 
@@ -35,7 +35,7 @@ class Mailbox:
         self._more = asyncio.Event()
 
     def put(self, content: bytes) -> bool:
-        """False where there is no room."""
+        """Add a frame; False if there is no room."""
         if self._bytes + len(content) > self._bytes_max:
             return False
         self._frames.append(content)
@@ -44,13 +44,13 @@ class Mailbox:
         return True
 
     def end(self) -> None:
-        """The reader gets nothing more; what waits is forgotten."""
+        """End the stream: waiting frames are dropped, and `take` returns None."""
         self.ended = True
         self._frames.clear()
         self._more.set()
 
     async def take(self, timeout_s: float) -> bytes | None:
-        """Everything that waits; empty if nothing came in time, and None at the end."""
+        """All waiting frames; empty after `timeout_s` without one; None after `end`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._more.wait()

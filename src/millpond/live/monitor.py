@@ -1,6 +1,6 @@
-"""Everything that looks on, put together: sampled, counted and told to open pages, from start to stop.
+"""Runs the live data of one service, from start to stop: samples, counts, evaluates alerts, sends to open pages.
 
-One for a service. Pages share all of it: what one of them is told is worked out and encoded once for all.
+`service` owns it; `http` opens pages and tails. Every frame is computed and encoded once for all pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millpond.telemetry.metrics import Metrics
 CHANGED_EVERY_S = 1.0
 TOTALS_LOOKED_AT_EVERY_S = 1.0
 
-# What is wrong now, decided on what happened lately.
+# Evaluates the alerts on the history.
 Alerts = Callable[[History], Sequence[AlertState]]
 
 
@@ -73,7 +73,7 @@ class Monitor:
     # --- from start to stop ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look on; called on the event loop."""
+        """Start the periodic tasks; must be called on the event loop."""
         loop = asyncio.get_running_loop()
         self._alerts = self._evaluate(self.history)
         self._tasks = [
@@ -86,7 +86,7 @@ class Monitor:
         self._choose_subscribers()
 
     def stop(self) -> None:
-        """End every stream, now. Sampling goes on until `close`: somebody may still read the metrics."""
+        """End every stream at once. Sampling goes on until `close`: metrics can still be read."""
         self._stopped = True
         for mailbox in self._pages:
             mailbox.end()
@@ -102,23 +102,23 @@ class Monitor:
             await self._readiness.close()
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
-        """`act` in step with the clock. After a long pause the steps that were missed are not made up for."""
+        """Call `act` every `seconds`, without drift. After a long pause, missed calls are skipped."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         while True:
             await asyncio.sleep(due - loop.time())
             try:
                 await act()
-            except Exception as bug:  # noqa: BLE001 - the next time must come all the same
+            except Exception as bug:  # noqa: BLE001 - the next call must still come
                 self._log.unexpected(bug)
             due = max(due + seconds, loop.time())
 
-    # --- what pages are told --------------------------------------------------------------------------------------
+    # --- pages and tails ------------------------------------------------------------------------------------------
 
     def open_page(self) -> Mailbox:
-        """A mailbox that gets everything from now on."""
+        """A mailbox that gets every frame from now on."""
         if not self._pages:
-            # What changed while nobody looked is old news.
+            # Changes from before the first page opened are of no use to it.
             self.changes.take()
         mailbox = Mailbox()
         self._pages.append(mailbox)
@@ -126,7 +126,7 @@ class Monitor:
         if self._stopped:
             mailbox.end()
         else:
-            # Not waited for: a store that hangs must not hold up the first figures, nor the end.
+            # Not awaited: a store that hangs must delay neither the first frames nor the shutdown.
             task = asyncio.get_running_loop().create_task(self._tell_totals_to(mailbox))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -176,7 +176,7 @@ class Monitor:
     async def _tell_totals_to(self, mailbox: Mailbox) -> None:
         try:
             totals = await self.totals.latest()
-        except Exception as bug:  # noqa: BLE001 - the page goes on without, and is told in a while
+        except Exception as bug:  # noqa: BLE001 - the page gets the totals later
             self._log.unexpected(bug)
             return
         if totals is not None:
@@ -185,11 +185,11 @@ class Monitor:
     def _tell(self, content: bytes) -> None:
         for mailbox in self._pages:
             if not mailbox.put(content):
-                # He is far behind. With a new stream he starts from a whole history, not from one with holes.
+                # The reader is too far behind. With a new stream it gets the whole history, without gaps.
                 mailbox.end()
 
     def _choose_subscribers(self) -> None:
-        """Outcomes go only to what an open page or tail shows; sparklines grow all the time."""
+        """Subscribe only what an open page or tail needs; sparklines are always subscribed."""
         wanted = [(self.sparklines.on_outcome, True), (self.changes.on_outcome, bool(self._pages))]
         for subscriber, wants in (*wanted, (self.tails.on_outcome, self.tails.any)):
             self._outcomes.unsubscribe(subscriber)

@@ -1,8 +1,8 @@
-"""Where the outcome of every message is published. The log, the metrics and open pages subscribe.
+"""Publishes the outcome of every message. The log, the metrics and open pages subscribe.
 
-Push, pull, files and replays publish here alike, after the message was answered. Subscribers are called on the
-event loop, in the order they subscribed, one iteration later: no sender waits for them. A subscriber must cost
-little and never wait; one that raises is reported, and the others are called all the same.
+Push, pull, files and replays publish here after the message was answered. Subscribers are called on the event loop,
+in the order they subscribed, one event-loop iteration later: no sender waits for them. A subscriber must be fast
+and must never block. If one raises, the error is reported and the others are still called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Outcomes:
         self._subscribers = (*self._subscribers, subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Without effect if it is not subscribed."""
+        """Has no effect if it is not subscribed."""
         self._subscribers = tuple(other for other in self._subscribers if other != subscriber)
 
     def publish(
@@ -43,7 +43,7 @@ class Outcomes:
         *,
         counts: bool = True,
     ) -> None:
-        """A message was answered. `counts` is False for a replay, and for a request that held no message."""
+        """Publish an answered message. `counts` is False for a replay, and for a request without a message."""
         self._waiting.append(Answered(delivery, result, settlement, latency_s, self._wall_clock(), counts))
         if len(self._waiting) == 1:
             asyncio.get_running_loop().call_soon(self.flush)

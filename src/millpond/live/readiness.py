@@ -1,7 +1,7 @@
-"""Looks after the store's health: probes it while it fails, says so in the log, and answers whether we are ready.
+"""Whether the service is ready: probes the store while it fails, and logs changes. For the monitor and `/ready`.
 
-What messages meet decides (`store_health.py`). Probes are for what messages cannot tell: that a store works again
-to which no message is sent any more, and that an idle one is away.
+The calls of messages decide (`stores/health.py`). Probes find what messages cannot show: that a store works again
+while no message is sent to this instance, and that the store of an idle service is away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATIENCE_S = 2.0
 
 
 class StoreReadiness:
-    """`store` must put its calls down in `health`. `local`: a read costs nothing, so it is tried at every look."""
+    """`store` must record its calls in `health`. `local`: a read is cheap, so every look probes the store."""
 
     def __init__(self, store: StoreWithCatalog, health: StoreHealth, log: Log, *, local: bool) -> None:
         self._store = store
@@ -33,20 +33,20 @@ class StoreReadiness:
         self._said: Reason | None = None
 
     async def look(self) -> None:
-        """Probe if there is anything to learn, and say what has changed. Called every LOOK_EVERY_S."""
+        """Probe the store if it is local or failing, and log a change. Called every LOOK_EVERY_S."""
         if self._local or self._health.is_failing(Call.READ) or self._health.is_failing(Call.COMMIT):
             await self._probe()
         self._say()
 
     async def not_ready(self) -> Reason | None:
-        """Why no message should be sent here, or None. Asks the store if it has not answered just now."""
+        """Why the service is not ready, or None. Probes the store unless it has answered within LOOK_EVERY_S."""
         if not self._health.answered_within(LOOK_EVERY_S):
             await self._probe()
         self._say()
         return self._health.not_ready
 
     async def _probe(self) -> None:
-        """One at a time for all callers: on a store that hangs they would pile up."""
+        """Run one probe at a time for all callers: on a store that hangs, probes would accumulate."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.get_running_loop().create_task(self._try_calls())
         done, _ = await asyncio.wait((self._probing,), timeout=PATIENCE_S)
@@ -55,7 +55,7 @@ class StoreReadiness:
             self._health.failed(self._trying, error)
 
     async def _try_calls(self) -> None:
-        # What comes of them is in the health.
+        # The health has their outcome.
         with contextlib.suppress(StoreError):
             self._trying = Call.READ
             await self._store.read([PROBE])
@@ -70,15 +70,15 @@ class StoreReadiness:
             await asyncio.gather(self._probing, return_exceptions=True)
 
     def _say(self) -> None:
-        """A line when the service becomes unready, and one when it is ready again."""
+        """Log when the service becomes unready, and when it is ready again."""
         reason, error = self._health.not_ready, self._health.gone or self._health.error
         if reason == self._said:
             return
         if reason == "store_file_gone":
             self._log.note("CRITICAL", error or "", reason=reason)
         elif reason is not None:
-            told = (error or "")[:ERROR_CHARS_MAX]
-            self._log.note("ERROR", "the store fails every call: not ready", reason=reason, error=told)
+            text = (error or "")[:ERROR_CHARS_MAX]
+            self._log.note("ERROR", "the store fails every call: not ready", reason=reason, error=text)
         else:
             self._log.note("NOTICE", "the store answers again: ready")
         self._said = reason

@@ -1,4 +1,4 @@
-"""One step of history: what the counters gained between two readings. Pure: no clock, no task, no store."""
+"""One step of the history: the difference between two readings of the counters. Pure; `history` calls it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Reading(NamedTuple):
     """The counters at one moment; each only ever grows."""
 
     outcomes: Mapping[str, int]
-    # Of every event, by view and outcome: the views of one message may disagree.
+    # Events by view and outcome: outcomes of one message may differ between views.
     views: Mapping[tuple[str, str], int]
-    # What alerts are decided on, under the names they have there.
+    # The counters of alerts, by signal.
     signals: Mapping[str, int]
     commits: int
     # Messages in those commits.
@@ -31,9 +31,9 @@ class Reading(NamedTuple):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened in one step. Quantiles are None where nothing arrived, `letters` where nobody knows yet.
+    """The counts of one step. Quantiles are None if no message arrived, `letters` until they were counted.
 
-    `views` has the outcomes of each view's events, and only those that occurred in this step.
+    `views` has the outcomes of each view's events, only those that occurred in this step.
     """
 
     at: float
@@ -95,9 +95,9 @@ def difference(
 
 
 def quantile(share: float, counts: Sequence[int], bounds: Sequence[float]) -> float | None:
-    """The value that `share` of the observations lie below, as if they lay evenly between two bounds.
+    """The value below which `share` of the observations are, interpolated linearly between two bounds.
 
-    Beyond the last bound nobody knows how far: the bound itself, so that the figure is never exaggerated.
+    Above the last bound it returns that bound, because larger values are unknown.
     """
     wanted = share * sum(counts)
     if wanted == 0:

@@ -1,7 +1,7 @@
-"""The last prices of each symbol, as this process saw them: a tiny picture beside a table, and nothing more.
+"""The last prices of each symbol in this process, for the sparklines on pages. The monitor subscribes it.
 
-Always on, so its bounds are tight: one point a second, 60 points, 200 symbols, and nearly nothing for a message
-that is no tick.
+It is always on, so its limits are tight: one point a second, 60 points, 200 symbols. A message that is no tick
+costs almost nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from millpond.core.model import Outcome
 COLLECTION = "market_ticks_latest"
 SYMBOLS_MAX = 200
 POINTS_MAX = 60
-# A symbol gives its place to another when it has been silent for so long.
+# A symbol without a price for so long may be replaced by another.
 SILENT_S = 60
 
 
 class PriceHistory:
     def __init__(self) -> None:
-        # By document id; the one that got a point longest ago stands first.
+        # By document id; the one with the oldest last point is first.
         self._points: OrderedDict[str, deque[list[float]]] = OrderedDict()
 
     def on_outcome(self, answered: Answered) -> None:

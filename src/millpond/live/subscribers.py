@@ -1,7 +1,7 @@
-"""Subscribers of outcomes on behalf of people: which documents changed, and what became of each message.
+"""Subscribers of outcomes for pages and tails. The monitor owns them.
 
-`Changes` gathers the documents that changed, for all pages together. A `Tail` shows one reader the outcomes it
-asked for; what the reader cannot keep up with is counted, not kept.
+`Changes` collects the documents that changed, for all pages together. A `Tail` sends one reader the outcomes it
+asked for; outcomes that the reader is too slow for are counted and dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAIL_PER_S_MAX = 500
 
 
 class Changes:
-    """Which documents changed since somebody last took them away."""
+    """The documents that changed since the last `take`."""
 
     def __init__(self) -> None:
         self._docs: dict[str, None] = {}
@@ -39,7 +39,7 @@ class Changes:
             self._letters = True
 
     def letters(self) -> None:
-        """Letters changed by somebody's hand."""
+        """An operator purged or replayed letters."""
         self._letters = True
 
     def _add(self, doc: str) -> None:
@@ -52,7 +52,7 @@ class Changes:
             self._docs[doc] = None
 
     def take(self) -> dict[str, Any] | None:
-        """What changed, as pages want it; None if nothing did."""
+        """What changed, in the form that pages get; None if nothing did. Forgets it."""
         if not self._docs and not self._letters and not self._more:
             return None
         taken = {"docs": list(self._docs), "more": self._more, "letters": self._letters}
@@ -61,9 +61,10 @@ class Changes:
 
 
 class Wanted(NamedTuple):
-    """What a tail shows: of each kind any of these, or everything where none is named.
+    """The filter of a tail: for each kind any of these values; an empty set matches everything.
 
-    An outcome is the message's, or that of a view (of those named): a stale latest hides behind an applied history.
+    An outcome matches the message's, or that of one of its (named) views: if one view applied the event, the
+    message is applied although another view found it stale.
     """
 
     topics: frozenset[str] = frozenset()
@@ -82,7 +83,7 @@ class Wanted(NamedTuple):
 
 
 class Tail:
-    """One reader of outcomes: at most so many a second, and those he was not shown are counted."""
+    """One reader of outcomes: at most TAIL_PER_S_MAX a second; the others are counted."""
 
     def __init__(self, wanted: Wanted, clock: Callable[[], float] = time.monotonic) -> None:
         self.mailbox = Mailbox()
@@ -93,7 +94,7 @@ class Tail:
         return self._wanted.matches(result)
 
     def has_time(self) -> bool:
-        """Whether this second may show another; it is counted as shown or skipped."""
+        """Whether another outcome may be sent in this second. Counts it as sent or skipped."""
         return self._pace.allow()
 
     def show(self, content: bytes) -> None:
@@ -101,7 +102,7 @@ class Tail:
             self._pace.skipped += 1
 
     def take_skipped(self) -> bytes:
-        """A frame that says how many were left out since the last one; empty if none was."""
+        """A frame with the number of outcomes skipped since the last one; empty if there were none."""
         skipped = self._pace.take_skipped()
         return frame("skipped", {"n": skipped}) if skipped else b""
 
@@ -138,7 +139,7 @@ class Tails:
 
 
 def outcome_shown(answered: Answered) -> dict[str, Any]:
-    """What became of a message, as a reader of a tail gets it."""
+    """The outcome of a message, in the form that tails get."""
     delivery, result = answered.delivery, answered.result
     event, error = result.event, result.error
     return {

@@ -1,6 +1,7 @@
-"""How many documents and letters there are: asked of the store at most once in 15 s, whoever wants to know.
+"""The numbers of documents and letters, counted by the store at most every 15 s for all callers.
 
-Counting may be slow on a large store, and fails while the store is away; the last answer then stands.
+Counting may be slow on a large store, and fails while the store is away; the last counts are then kept. The monitor
+calls it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FRESH_S = 15.0
 
 
 class Totals:
-    """`on_letters` is told how many letters were counted."""
+    """`on_letters` is called with the number of letters after each count."""
 
     def __init__(self, store: Catalog, log: Log, on_letters: Callable[[int], None]) -> None:
         self._store = store
@@ -32,11 +33,11 @@ class Totals:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to ask the store again."""
+        """Whether it is time to count again."""
         return asyncio.get_running_loop().time() - max(self._asked_at, self._counted_at) >= FRESH_S
 
     async def count_letters(self) -> None:
-        """The letters alone: what alerts need, also while nobody looks."""
+        """Count the letters alone: alerts need them, also while no page is open."""
         self._counted_at = asyncio.get_running_loop().time()
         try:
             self._on_letters(await self._store.count_documents(LETTERS))
@@ -45,7 +46,7 @@ class Totals:
             self._note(error)
 
     async def latest(self) -> dict[str, Any] | None:
-        """The totals as pages want them, at most 15 s old; None where the store has never answered."""
+        """The totals in the form that pages get, at most 15 s old; None if the store has never answered."""
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._asked_at >= FRESH_S:
@@ -66,7 +67,7 @@ class Totals:
         self._known = {"letters": letters, "collections": collections}
 
     def _note(self, error: StoreError) -> None:
-        """Once for an outage: a line every few seconds would say nothing more."""
+        """Log the error once for each outage, not every few seconds."""
         if not self._failing:
             self._failing = True
             self._log.note("WARNING", f"documents and letters could not be counted, and will be: {error}")

@@ -1,4 +1,4 @@
-"""Where the parts become a running service: settings are turned into rules, and store, views and engine are joined.
+"""Builds the running service from settings: rules, store, views, steps, engine and live data.
 
-The only package that knows all others. Called by the server, and by commands that work on a store directly.
+The only package that imports all others. Called by the server, and by commands that use a store directly.
 """

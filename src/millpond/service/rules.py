@@ -1,4 +1,4 @@
-"""Settings → the rules of each part. The parts know their rules, and no settings."""
+"""Settings → the rules of the router and the engine, which never read settings themselves. Pure."""
 
 from __future__ import annotations
 

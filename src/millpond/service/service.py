@@ -1,6 +1,6 @@
-"""The running service: store, views, engine, dead letters, flow runs, log, metrics and pages, joined by settings.
+"""The running service: store, views, engine, dead letters, flow runs, log, metrics and live data.
 
-The server, the commands that work on a store directly, and the tests all build it here.
+The server, the commands that use a store directly, and the tests build it. It contains no logic of its own.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Service:
         dead_letter_sink: DeadLetterSink | None = None,
         rules: EngineRules | None = None,
     ) -> None:
-        """Views, sink and rules are those of the settings unless others are given."""
+        """`views`, `dead_letter_sink` and `rules` replace those of the settings."""
         self.settings = settings
         self.store = store
         self._wall_clock = wall_clock
@@ -110,34 +110,34 @@ class Service:
             self.metrics.watch(name, text, value)
 
     async def handle_line(self, delivery: Delivery) -> Result:
-        """What became of a message that was read from a file. Raises Overloaded if there is no room."""
+        """The result of a message that was read from a file. Raises Overloaded if there is no room."""
         began = time.perf_counter()
         result = await self.engine.handle(delivery)
         self.outcomes.publish(delivery, result, settle_file(result), time.perf_counter() - began)
         return result
 
     def rebuild(self, view_name: str) -> Opening | None:
-        """The rebuild of a view, to be opened; None if no such view is loaded."""
+        """The rebuild of a view, not opened yet; None if no such view is loaded."""
         view = next((view for view in self.views if view.name == view_name), None)
         if view is None:
             return None
-        # An embedded store has no other instances; elsewhere they act on what they read for as long as they try.
+        # An embedded store has no other instances. On Firestore they may act on what they read until they give up.
         shared = self.settings.store == FIRESTORE
         settle_s = self.engine.rules.retry_total_max_s + CACHE_TRUST_S if shared else 0.0
         return RebuildRun.open(self.engine, self.store, view, others_settle_s=settle_s)
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:
-        """What replaying these letters, in this order, would lead to. Nothing is written."""
+        """The results that replaying these letters in this order would have. Nothing is written."""
         preview = Preview(self.store, self.engine.router, self.engine.rules.receipts)
         shown = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
         return ReplayPreview(shown, preview.changes())
 
     async def not_ready(self) -> str | None:
-        """Why no message should be sent here, or None."""
+        """Why the service is not ready for messages, or None."""
         return await self._readiness.not_ready() if self.engine.accepting else "shutting_down"
 
     async def drain(self) -> None:
-        """Take nothing more, and finish what was accepted, or give it back."""
+        """Accept no more messages; finish those accepted, or answer them RETRY."""
         await self.rebuilds.drop()
         await asyncio.gather(self.engine.drain(), self.flow.drain())
 

@@ -1,4 +1,4 @@
-"""The step modules of this process: the built-in ones, by name, and those in STEPS. One way to load both."""
+"""Loads the step modules of this process: the built-in ones and those in STEPS, in the same way."""
 
 from __future__ import annotations
 

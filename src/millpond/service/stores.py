@@ -1,7 +1,7 @@
-"""Opens the store and the dead-letter sink that the settings name.
+"""Opens the store and the dead-letter sink that the settings name. Called by `Service` and by commands.
 
-Google's libraries are imported only here, and only if they are needed: an embedded store needs none of them, nor
-the second they take to load.
+Modules that need Google's libraries are imported only if the settings name them: those libraries take a second to
+load, and an embedded store needs none of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every view this process serves: the built-in ones, built from the settings, and those of the modules in VIEWS.
+"""Loads and checks every view of this process: the built-in ones, and those of the modules in VIEWS.
 
-A module in VIEWS either defines `views(settings)` and returns view objects, or simply defines view classes: each
-one written in it is used.
+A module in VIEWS either defines `views(settings)`, which returns view objects, or view classes: each class that is
+defined in the module is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def built_in_views(settings: Settings) -> list[View]:
-    """The views that come with Millpond, by the settings that shape them."""
+    """The built-in views, configured by the settings."""
     skew_us, backfill_days = settings.max_future_skew_us, settings.bars_max_backfill_days
     views: list[View] = [
         OpsServices(
@@ -61,7 +61,7 @@ def built_in_views(settings: Settings) -> list[View]:
 
 
 def load_views(settings: Settings) -> list[View]:
-    """Every view this process serves, checked so that a mistake is found at start, not at the first message."""
+    """Every view of this process. Mistakes raise SettingsError at start, not at the first message."""
     views = built_in_views(settings)
     for name in settings.views:
         views += _views_of(import_module("VIEWS", name), name, settings)

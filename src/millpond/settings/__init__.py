@@ -1,6 +1,6 @@
-"""The effective settings, loaded from the environment and the command line. All of them are listed in `table`.
+"""The effective settings, loaded from the environment and the command line. `table` lists all of them.
 
-`load` refuses what is wrong before anything starts, naming the variable, the value and what is allowed.
+`load` refuses wrong values before anything starts, and names the variable, the value and what is allowed.
 Never builds anything: `service` turns settings into the rules of each part. Called by the CLI and `functions`.
 """
 
@@ -19,7 +19,7 @@ from millpond.core.errors import SettingsError
 from millpond.settings.table import TABLE
 
 FIRESTORE = "firestore"
-# They name shared resources, so they are required there; a laptop should not have to know them.
+# They name shared resources, so they have no default on Firestore. An embedded store does not need them.
 REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
 
 
@@ -109,7 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_exposed(self) -> bool:
-        """Whether others than this machine can reach HOST."""
+        """Whether other machines can reach HOST."""
         if self.host == "localhost":
             return False
         try:
@@ -118,11 +118,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return True
 
     def by_name(self) -> SettingsByName:
-        """What steps are given."""
+        """The settings that steps get."""
         return SettingsByName({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
 
     def check_exposure(self) -> None:
-        """Refuse to take messages from anybody who can reach us."""
+        """Refuse to accept unauthenticated messages from other machines."""
         if self.is_exposed and self.push_audience is None and self.push_unauthenticated == "refuse":
             raise SettingsError(
                 "HOST",
@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def store_path(self) -> Path | None:
-        """The embedded store's file, or None where nothing is kept."""
+        """The embedded store's file; None for other stores."""
         return Path(self.store.removeprefix("sqlite:")) if self.store.startswith("sqlite:") else None
 
 
@@ -151,7 +151,7 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
         elif setting.name in environment:
             text, origin = environment[setting.name], "environment"
         elif setting.name == "HOST" and on_cloud_run:
-            text, origin = "0.0.0.0", "Cloud Run"  # noqa: S104 - where it listens, and behind its front end
+            text, origin = "0.0.0.0", "Cloud Run"  # noqa: S104 - Cloud Run needs it, behind its front end
         try:
             values[setting.field] = setting.parse(text)
         except ValueError as error:

@@ -1,8 +1,8 @@
-"""`docs/settings.md`, made from the table of settings, so that the page cannot say anything else than the code.
+"""Generates `docs/settings.md` from the table of settings, so that the page and the code cannot differ.
 
     python -m millpond.settings_docs > docs/settings.md
 
-What a setting allows is asked of its parser: it is given what it must refuse, and its refusal is the text.
+The allowed values are the text of the error that a setting's parser raises for an impossible value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from millpond import settings
 from millpond.core.errors import SettingsError
 from millpond.settings.table import TABLE, Setting
 
-# No parser but those for any text takes the first; only those for optional text take the second.
+# Only parsers of any text accept the first; only parsers of optional text accept the second.
 _IMPOSSIBLE = ("\x00", "")
-# What each parser takes and `load` refuses all the same, as it would stand in the environment.
+# Environments that each parser accepts and `load` refuses.
 _ALSO_REFUSED = (
     {"STORE": "firestore"},
     {"DLQ_TOPIC": "letters"},
@@ -66,12 +66,12 @@ def render() -> str:
 
 
 def allowed(setting: Setting) -> str:
-    """What the setting's parser says it allows."""
+    """The allowed values, from the parser's error."""
     for text in _IMPOSSIBLE:
         try:
             setting.parse(text)
         except ValueError as error:
-            # JSON in the text is code on the page.
+            # JSON is formatted as code on the page.
             return re.sub(r"(\{.*\})", r"`\1`", str(error))
     return "any text"
 
@@ -84,7 +84,7 @@ def _row(setting: Setting) -> str:
 
 
 def _linked(meaning: str) -> str:
-    """The page lies in docs/, so a page it names is its neighbour."""
+    """Links to other pages, relative to docs/, where this page is."""
     return re.sub(r"docs/([a-z-]+\.md)", r"[\1](\1)", meaning)
 
 
@@ -97,5 +97,5 @@ def _refusal(environment: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    # Bytes, because a terminal's own encoding has no business in a file of the repository.
+    # Bytes, because the output becomes a file of the repository and must not depend on the terminal's encoding.
     sys.stdout.buffer.write(render().encode())

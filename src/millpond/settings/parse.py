@@ -1,4 +1,4 @@
-"""How the text of an environment variable becomes a value. Each raises ValueError with what is allowed."""
+"""Parsers of settings: text → value. Each raises ValueError with what is allowed. Pure; `table` uses them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def on_off(value: str) -> bool:
 
 
 def on_off_auto(value: str) -> bool | None:
-    """None stands for auto: the store decides."""
+    """None means auto: the store decides."""
     if value.strip().lower() == "auto":
         return None
     try:
@@ -96,14 +96,14 @@ def store(value: str) -> str:
 
 
 def prefix(value: str) -> str:
-    """What may stand before any collection name without making it illegal."""
+    """A prefix that makes no collection name illegal."""
     if not re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,98}[_.-])?", value.strip()):
         raise ValueError("up to 100 letters, digits, _, - and ., first a letter or a digit, last _, - or .")
     return value.strip()
 
 
 def project(value: str) -> str:
-    """Stands in the names of everything we ask for, so one that cannot be right is not tried."""
+    """A project id. It is part of every resource name, so an impossible one is refused at start."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,99}", value.strip()):
         raise ValueError("the id of a Google Cloud project")
     return value.strip()
@@ -116,7 +116,7 @@ def database(value: str) -> str:
 
 
 def dlq_topic(value: str) -> str | None:
-    """A topic id or path, in which `{subscription}` stands for the short name of the message's subscription."""
+    """A topic id or path; `{subscription}` in it is replaced by the short name of the message's subscription."""
     text = value.strip()
     if not text:
         return None
@@ -129,7 +129,7 @@ def dlq_topic(value: str) -> str | None:
 
 
 def certs_url(value: str) -> str:
-    """https, because who answers there decides whom we believe; plain http only on this machine, for tests."""
+    """https, because the keys from this URL decide which tokens are accepted; http only to 127.0.0.1, for tests."""
     parts = urlsplit(value.strip())
     if parts.hostname and (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname == "127.0.0.1")):
         return value.strip()

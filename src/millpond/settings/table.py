@@ -1,6 +1,6 @@
-"""Every setting: its environment variable, default, what is allowed, and what it means. One table.
+"""Every setting: its environment variable, default, allowed values and meaning. One table.
 
-`settings.load` reads them; `docs/settings.md` is generated from here, and a test keeps it so.
+`settings.load` reads it; `docs/settings.md` is generated from it, and a test compares the two.
 """
 
 from __future__ import annotations

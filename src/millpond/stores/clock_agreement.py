@@ -1,8 +1,8 @@
-"""Whether the wall clock can be trusted with deleting: it must have kept step with the monotonic clock for a while.
+"""Whether the wall clock may be trusted to delete expired documents: it must agree with the monotonic clock.
 
-What has expired is deleted by the wall clock, and a clock that jumps ahead makes everything look expired. The
-monotonic clock cannot be set, so if the two part ways, the wall clock was set. Which of its two times was right is
-unknown here: it is trusted again when both have agreed for long enough.
+After a jump ahead of the wall clock every document looks expired. The monotonic clock cannot be set, so if the two
+diverge, the wall clock was set. Which of its two times was right is unknown, so it is trusted again only after both
+have agreed for AGREED_S. Called by the sweeper.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from millpond.core import timestamps
 
-# Longer than network time takes to correct a clock (systemd-timesyncd asks every 34 minutes at the latest), and
-# nothing against a retention of days.
+# Longer than network time takes to correct a clock (systemd-timesyncd polls at least every 34 minutes), and short
+# compared with a retention of days.
 AGREED_S = 3_600.0
-# How far they may drift apart in that time. A leap second or a correction by the network is less.
+# How far the clocks may diverge in that time. A leap second or a correction by network time is less.
 DRIFT_S = 5.0
 
 
 class ClockReading(NamedTuple):
-    """`now` is the wall clock's time, in microseconds; `jump_s` how far it was set since the last look, else 0."""
+    """`now` is the wall clock's time, in microseconds; `jump_s` how far it jumped since the last one, else 0."""
 
     now: int
     trusted: bool
@@ -42,15 +42,15 @@ class ClockAgreement:
         self._monotonic = monotonic
         self._agreed_s = agreed_s
         self._drift_s = drift_s
-        # (when, by how much the wall clock was ahead) of each look that agrees with all after it, in seconds.
+        # (monotonic time, wall clock minus it), in seconds, of each reading that agrees with all later ones.
         self._looks: deque[tuple[float, float]] = deque()
 
     def look(self) -> ClockReading:
-        """Compare the clocks. A process that has just begun trusts nothing yet."""
+        """Compare the clocks. A new process does not trust the wall clock until AGREED_S have passed."""
         now, at = self._wall_clock(), self._monotonic()
         ahead = now / timestamps.SECOND_US - at
         jump_s = ahead - self._looks[-1][1] if self._looks else 0.0
-        # Against every look of the window, not only the last: many small steps are a jump as well.
+        # Compared with every reading of the window, not only the last: many small steps add up to a jump.
         while any(abs(ahead - other) > self._drift_s for _, other in self._looks):
             self._looks.popleft()
         self._looks.append((at, ahead))

@@ -1,7 +1,7 @@
-"""How the store has served lately: which calls fail, since when, and whether messages should be sent here. No I/O.
+"""The health of the store: which calls fail, since when, and whether the service is ready. No I/O.
 
-Fed by every read and commit (`stores/observed.py`) and by probes (`store_readiness.py`); asked by `/ready`, by the
-dashboard's alerts and by `/metrics`. Reads and commits are kept apart: on a full disk every read succeeds.
+Fed by every read and commit (`stores/observed.py`) and by probes (`live/readiness.py`); read by `/ready`, the
+dashboard's alerts and `/metrics`. Reads and commits are recorded separately: on a full disk every read succeeds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 
 from millpond.core.errors import StoreError, StoreFileGone
 
-# One failed try is no outage: only calls that failed again and again for this long, without a success in between,
-# make the service not ready. `alerts.json` has the same bound.
+# One failed call is not an outage: the service is not ready only after calls have failed for this long without a
+# success in between. `alerts.json` has the same bound.
 FAILING_S = 3.0
-# A store that answers reads and has no write to try is given another chance so long after its last failed commit.
+# If a store answers reads and has no `try_write`, failed commits are forgotten so long after the last one.
 SECOND_CHANCE_S = 15.0
 
 Reason = Literal["store_failing", "store_file_gone"]
@@ -30,7 +30,7 @@ class Call(StrEnum):
 
 
 class Outage(msgspec.Struct):
-    """A row of failed calls without a success. Times are the clock's; an error kept whole would keep its frames."""
+    """Failed calls without a success in between. The error is kept as text: an exception would keep its frames."""
 
     since: float
     last: float
@@ -42,7 +42,7 @@ class StoreHealth:
         self._clock = clock
         self._outages: dict[Call, Outage] = {}
         self._answered_at: float | None = None
-        # What was said when the store's file was found to be gone.
+        # The error text, once the store's file was found to be gone.
         self.gone: str | None = None
 
     def succeeded(self, call: Call) -> None:
@@ -58,7 +58,7 @@ class StoreHealth:
         outage.last, outage.error = now, text
 
     def give_second_chance(self) -> None:
-        """Forget failed commits that are some time ago; the next one decides anew."""
+        """Forget failed commits older than SECOND_CHANCE_S; the next commit shows whether the store works."""
         outage = self._outages.get(Call.COMMIT)
         if outage is not None and self._clock() - outage.last >= SECOND_CHANCE_S:
             del self._outages[Call.COMMIT]
@@ -74,18 +74,18 @@ class StoreHealth:
     def failing_s(self) -> float:
         """From the first to the last of the calls that failed in a row; 0 if the last ones succeeded.
 
-        Not until now: one call that failed an hour ago, with none after it, says nothing about the store.
+        Not up to the present: one call that failed an hour ago, with none after it, is no outage of an hour.
         """
         return max((outage.last - outage.since for outage in self._outages.values()), default=0.0)
 
     @property
     def error(self) -> str | None:
-        """What the call said that failed last."""
+        """The error text of the last failed call."""
         return max(self._outages.values(), key=lambda outage: outage.last).error if self._outages else None
 
     @property
     def not_ready(self) -> Reason | None:
-        """Why no message should be sent here, or None. A store that has never answered gets no patience."""
+        """Why the service is not ready, or None. A store that has never answered is failing at once."""
         if self.gone is not None:
             return "store_file_gone"
         never = self._answered_at is None and bool(self._outages)

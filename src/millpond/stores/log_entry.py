@@ -1,4 +1,4 @@
-"""What an event-log entry holds beside its columns, as bytes, and which a replay replaces: alike on every store."""
+"""The body of an event-log entry as bytes, and which entries a replay replaces. Pure; every store uses it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def decode_entry(
 
 
 def gives_way(earlier: LogEntry, replayed: LogEntry) -> bool:
-    """Whether `earlier` is the line that burying the replayed message left: then the replay's takes its place.
+    """Whether `earlier` is the entry of the burial of the replayed message: the replay's entry then replaces it.
 
-    The id alone does not tell: messages of two topics may share it. Of one topic, or of one subscription, they are
-    one message. One without a subscription that was buried before it found its topic is known by its data, if that
-    was not too large for the log.
+    The id alone is not enough, because messages of two topics may share it. Entries with the same id and the same
+    topic or subscription are of one message. A message without a subscription that was buried before its topic was
+    known is identified by its data, unless that was too large for the log.
     """
     before, now = earlier.delivery, replayed.delivery
     if earlier.result.outcome is not Outcome.POISON or before.message_id != now.message_id:

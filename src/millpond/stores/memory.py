@@ -1,4 +1,4 @@
-"""The store port over a dict: the contract in its shortest form, for tests and simulation."""
+"""The store port on a dict: the shortest implementation of the contract. For STORE=memory, tests and simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MemoryStore:
     def __init__(self, *, keeps_log: bool = True) -> None:
         self.keeps_log = keeps_log
         self._documents: dict[Ref, tuple[int, bytes]] = {}
-        # By message and topic, each with its number, which only grow.
+        # By message and topic, each with its number; numbers only grow.
         self._log: dict[tuple[str, str], tuple[int, LogEntry]] = {}
         self._numbers = count(1)
         self._version = 0
@@ -30,7 +30,7 @@ class MemoryStore:
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         for write in writes:
             check_ref(write.ref)
-        # What can never be stored is refused first, as every store does it.
+        # Impossible writes are refused before conflicts are found, as in every store.
         bodies = [self._body(write) for write in writes]
         wrong = frozenset(write.ref for write in writes if self._snapshot(write.ref).version != write.base)
         if wrong:
@@ -65,7 +65,7 @@ class MemoryStore:
         return counts
 
     async def read_log(self, after: str | None, limit: int) -> LogPage:
-        # From the end, where whoever reads on has little to go.
+        # From the end, because a reader that continues is usually close to it.
         rest = list(takewhile(lambda numbered: numbered[0] > int(after or 0), reversed(self._log.values())))[::-1]
         page = rest[:limit]
         return LogPage([entry for _, entry in page], str(page[-1][0]) if page else after, len(rest) > limit)

@@ -1,6 +1,6 @@
-"""A store whose calls are put down in its health. Nothing else about them changes.
+"""A store that records the success or failure of its calls in `StoreHealth`, and changes nothing else.
 
-The engine, the letters and flow runs get the store through this; what people look up does not count.
+The engine, dead letters and flow runs use the store through it. Listings for people are not recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ObservedStore:
             self._health.succeeded(Call.COMMIT)
         return found
 
-    # Asked every few seconds, also while no message comes: an idle service learns by these that its store is away.
+    # Called every few seconds, also while no message arrives: they show an idle service that its store is away.
 
     async def count_documents(self, collection: str) -> int:
         return await self._observe(Call.READ, self._inner.count_documents(collection))
@@ -75,16 +75,16 @@ class ObservedStore:
         try:
             answer = await asked
         except WriteRefused:
-            # The write is at fault. Most are refused before the store is asked.
+            # The write is at fault, not the store. Most are refused before the store is called.
             raise
         except StoreError as error:
             self._health.failed(call, error)
             raise
         except asyncio.CancelledError:
-            # The engine ends a call that takes longer than its messages may wait.
+            # The engine cancels a call that takes longer than its messages may wait.
             text = "no answer from the store in the time that was left"
             self._health.failed(call, Unavailable(text, code="DEADLINE_EXCEEDED"))
             raise
-        # A conflict as well: the store has answered.
+        # A conflict counts as success: the store has answered.
         self._health.succeeded(call)
         return answer

@@ -1,4 +1,7 @@
-"""Deletes what has expired, in small bites, once a minute, on stores that do not do it themselves."""
+"""Deletes expired documents and log entries once a minute, in small transactions. Started by the server.
+
+Does nothing on a store that expires documents by itself, and deletes nothing after a jump of the wall clock.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ class Sweeper:
                 await self.sweep()
             except StoreError as error:
                 self._log.note("WARNING", f"the sweep of expired documents failed: {error}")
-            except Exception as bug:  # noqa: BLE001 - the next sweep must come all the same
+            except Exception as bug:  # noqa: BLE001 - the next sweep must still run
                 self._log.unexpected(bug)
 
     async def sweep(self) -> int:
-        """Delete what has expired, unless the wall clock was set lately: then everything may only look expired."""
+        """Delete expired documents, unless the wall clock jumped lately: then they may only look expired."""
         now, trusted, jump_s = self._clocks.look()
         if jump_s:
             self._log.note(

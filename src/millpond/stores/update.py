@@ -1,11 +1,12 @@
-"""Read, decide, commit; on a conflict read again: the one optimistic loop over the store port.
+"""Read, decide, commit; after a conflict read again: the optimistic loop for every write that is not an event.
 
-`decide` does nothing but decide. It may be called several times, each time with what was just read. Every document
-that its decision rests on must be among its writes, or never change. The engine's committer has a loop of its own:
-it splits batches and works from a cache.
+Called by dead letters, flow runs and `reprocess`. The engine's committer has its own loop, because it splits
+batches and uses a cache.
 
-What became of a commit is unknown after `Unavailable`. Without `Budget.away` the error is raised. With it the
-documents are read again, and `decide` must recognise what its own earlier commit did.
+`decide` only decides, and may be called several times, each time with what was just read. Every document that its
+decision depends on must be among its writes, or never change. After `Unavailable` the outcome of a commit is
+unknown. Without `Budget.away` the error is raised. With it the documents are read again, and `decide` must
+recognise the effect of its own earlier commit.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Pauses(NamedTuple):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long one update is tried. At least one of the two is bounded."""
+    """How often and for how long one update is tried. At least one of the two is bounded."""
 
     tries: int | None = None
-    # By the event loop's clock, which the simulation makes pass. Also ends a call of the store that takes longer.
+    # By the event loop's clock, which is virtual in the simulation. Also cancels a store call that takes longer.
     seconds: float | None = None
     after_conflict: Pauses = Pauses(0.01, 0.5)
     # Pauses while the store is unavailable; None raises its first error.
@@ -59,7 +60,7 @@ class Decided(NamedTuple, Generic[R_co]):
 
 
 class Read(NamedTuple):
-    """These are needed as well: they are read, and `decide` is called again with all that was read, in order."""
+    """More documents are needed: they are read, and `decide` is called again with all snapshots, in order."""
 
     refs: Sequence[Ref]
 
@@ -78,9 +79,9 @@ async def update(
     jitter: random.Random = _JITTER,
     after_commit: Callable[[Sequence[Write]], None] = lambda _: None,
 ) -> R | Conflict:
-    """What `decide` decided, once it is stored; Conflict if other writers were quicker in every try.
+    """The result of `decide`, once its writes are stored; Conflict if other writers were first in every try.
 
-    `after_commit` is called after each commit that was sent, whatever came of it, also after an error.
+    `after_commit` is called after each commit that was sent, also after a conflict or an error.
     Raises Unavailable if the store was away, and the store's other errors at once.
     """
 
@@ -110,8 +111,8 @@ async def retry_conflicts(
     loop = asyncio.get_running_loop()
     give_up_at = None if budget.seconds is None else loop.time() + budget.seconds
     conflicts = failures = 0
-    # The store's last error. It is kept without its traceback, which leads to this frame, and is taken out of this
-    # list to be raised: a frame and an error that refer to each other are freed only by the garbage collector.
+    # The store's last error. It is kept without its traceback, which refers to this frame, and is taken out of this
+    # list to be raised: only the garbage collector frees a frame and an error that refer to each other.
     errors: list[Unavailable] = []
     while True:
         try:

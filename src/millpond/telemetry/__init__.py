@@ -1,4 +1,4 @@
-"""Structured log lines and Prometheus metrics: how the process reports to whoever operates it.
+"""Structured log lines and Prometheus metrics, for the operators of the process.
 
-Writing never blocks the event loop. Fed by `live.outcomes` and by anything that has something to report.
+It never blocks the event loop. Fed by `live.outcomes`, the engine and the other packages.
 """

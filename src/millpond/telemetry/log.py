@@ -1,8 +1,8 @@
 """Structured log lines: one JSON object a line on standard output, as Cloud Logging reads them.
 
-Writing never slows the path: lines gather in memory and a thread writes them every 50 ms. If nobody reads
-standard output, lines are dropped and counted rather than memory or a request being held. Text from messages
-cannot break a line: it is JSON, and pure ASCII.
+Writing never delays a message: lines are buffered in memory, and a thread writes them every 50 ms. If standard
+output is blocked, lines are dropped and counted, so that memory stays bounded and no request waits. Text from
+messages cannot break a line: lines are JSON in ASCII.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from millpond.telemetry.metrics import Metrics
 FLUSH_S = 0.05
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
 ERROR_CHARS_MAX = 500
-# Of texts that come with a message and have no bound of their own.
+# For texts of a message that have no limit of their own.
 TEXT_CHARS_MAX = 300
 STACK_CHARS_MAX = 4_000
-# Lines about failed tries of store calls, in a second: an outage must not be a flood.
+# Lines per second about failed store calls: an outage must not flood the log.
 FAILED_TRIES_PER_S_MAX = 10
 
 
@@ -47,9 +47,9 @@ class ViewLine(msgspec.Struct):
 
 
 class MessageLine(msgspec.Struct):
-    """The line of one message. Every field of specification 004, always there, null where it does not apply.
+    """The line of one message. Every field is always present, null if it does not apply (docs/logs-and-metrics.md).
 
-    `outcome`, `handler`, `doc_path` and `write_kind` are those of one view, the one that decided; `docs` has all.
+    `outcome`, `handler`, `doc_path` and `write_kind` are those of the view that decided; `docs` has all views.
     """
 
     severity: str
@@ -67,7 +67,7 @@ class MessageLine(msgspec.Struct):
     retryable: bool
     latency_ms: float
     write_kind: str
-    messageId: str = ""  # noqa: N815 - the specification's names
+    messageId: str = ""  # noqa: N815 - names that operators' queries use
     subscription: str = ""
     publishTime: dt.datetime | None = None  # noqa: N815
     deliveryAttempt: int | None = None  # noqa: N815
@@ -100,7 +100,7 @@ class Log:
         atexit.register(self.close)
 
     def on_outcome(self, answered: Answered) -> None:
-        """Subscribes to outcomes: one line for each message. A command that reads a file reports by itself."""
+        """Called with every outcome: one line for each message, except of files, whose command reports itself."""
         delivery, result, settlement = answered.delivery, answered.result, answered.settlement
         if settlement.ack_action == FILE:
             return
@@ -150,7 +150,7 @@ class Log:
         self._add({**line, "env": self._env, "version": __version__, **fields})
 
     def failed_try(self, error: StoreError, attempt: int, waiting: int) -> None:
-        """A read or a commit failed, and `waiting` messages wait for it: seen before any of them is answered."""
+        """A read or a commit failed, and `waiting` messages wait for it. Logged before any of them is answered."""
         if not self._failed_tries.allow():
             return
         self.note(
@@ -166,12 +166,12 @@ class Log:
         )
 
     def unexpected(self, bug: BaseException) -> None:
-        """A line for what nobody foresaw: its kind and the places, not its text, which may quote a payload."""
+        """A line for an unexpected error: its type and stack, not its text, which may quote a payload."""
         stack = "".join(traceback.format_tb(bug.__traceback__))[-STACK_CHARS_MAX:]
         self.note("ERROR", "unexpected error", error_type=type(bug).__name__, stack=stack)
 
     def close(self) -> None:
-        """Write what is waiting and stop."""
+        """Write the buffered lines and stop the thread."""
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join(timeout=2)
@@ -179,7 +179,7 @@ class Log:
     def _add(self, line: Any) -> None:
         text = self._encode(line)
         if not text.isascii():
-            # U+2028 and its kin are legal in JSON, and line breaks to some readers.
+            # U+2028 and U+2029 are legal in JSON, and some readers take them as line breaks.
             text = json.dumps(json.loads(text)).encode()
         if self._bytes > BUFFER_BYTES_MAX:
             self._metrics.log_lines_dropped += 1
@@ -208,7 +208,7 @@ class Log:
 
 
 class ToLog(logging.Handler):
-    """What libraries log through the standard library becomes lines of ours."""
+    """Writes what libraries log through `logging` to the structured log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class ToLog(logging.Handler):
         fields: dict[str, Any] = {"logger": record.name}
         if record.exc_info and record.exc_info[1] is not None:
             fields["error_type"] = type(record.exc_info[1]).__name__
-            # The places, not the text: an exception may quote the payload it stumbled over.
+            # The stack, not the text: an exception may quote the payload.
             fields["stack"] = "".join(traceback.format_tb(record.exc_info[2]))[-STACK_CHARS_MAX:]
         self._log.note(severity, record.getMessage().strip(), **fields)
 
@@ -229,7 +229,7 @@ def _view_line(view: ViewResult) -> ViewLine:
 
 
 def _schema_version(event: Event) -> Any:
-    """The producer's, from the payload or the envelope around it."""
+    """The producer's schema version, from the payload or its envelope."""
     for fields in (event.payload, event.envelope):
         for name in ("schemaVersion", "schema_version"):
             value = fields.get(name)

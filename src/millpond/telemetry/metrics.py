@@ -1,7 +1,7 @@
 """Counters for `/metrics`, in base units. Labels are bounded: topics, outcomes and error kinds, never ids.
 
-Counting is a plain addition, because every message counts several times; the Prometheus client library only
-renders, when somebody looks.
+Counting is a plain addition, because every message is counted several times. The Prometheus client library only
+renders them for a request. The engine, `live.outcomes` and flow runs count; `http`, `live` and alerts read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
 
 class Distribution:
-    """A histogram: how many observations fell below each bound."""
+    """A histogram: the number of observations in each bucket."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -42,10 +42,10 @@ class Metrics:
     def __init__(self) -> None:
         # (topic, outcome, reason) of every message answered.
         self.messages: Counter[tuple[str, str, str]] = Counter()
-        # (view, outcome) of every event a view was asked about.
+        # (view, outcome) of every event of a view.
         self.view_events: Counter[tuple[str, str]] = Counter()
         self.push_responses: Counter[int] = Counter()
-        # There from the start, so that whoever looks for an increase sees the first one.
+        # Present from the start, so that Prometheus sees the first increase.
         self.store_errors: Counter[str] = Counter({"AccessDenied": 0, "Unavailable": 0})
         # (outcome, reason) of every event about a flow run.
         self.flow_events: Counter[tuple[str, str]] = Counter()
@@ -65,30 +65,30 @@ class Metrics:
         self._registry.register(_Renderer(self))
 
     def on_outcome(self, answered: Answered) -> None:
-        """Subscribes to outcomes."""
+        """Called with every outcome."""
         if answered.settlement.http_status:
             self.push_responses[answered.settlement.http_status] += 1
         if answered.counts:
             self.count_message(answered.result, answered.latency_s)
 
     def count_message(self, result: Result, latency_s: float) -> None:
-        """A message was answered, however it came."""
+        """Count a message that was answered: push, pull or file."""
         self.messages[result.topic, result.outcome, result.reason] += 1
         self.message_seconds.observe(latency_s)
         for view in result.views:
             self.view_events[view.view, view.outcome] += 1
-        # Of a message that a view refused nothing else is known: no view took it.
+        # If a view refused the message, the result has no views, only the name of that one.
         if not result.views and result.refused_by is not None:
             self.view_events[result.refused_by, result.outcome] += 1
 
     def expect_views(self, names: Iterable[str]) -> None:
-        """Begin each view's counters at zero, so that an increase over a window has the first one."""
+        """Begin each view's counters at zero, so that Prometheus sees the first increase."""
         for name in names:
             for outcome in Outcome:
                 self.view_events[name, outcome] += 0
 
     def events_by_view(self) -> dict[str, dict[str, int]]:
-        """How many events of each view had each outcome since this process began; without those that never were."""
+        """The number of events by view and outcome since this process began, without zeros."""
         found: dict[str, dict[str, int]] = {}
         for (view, outcome), n in self.view_events.items():
             if n:
@@ -96,12 +96,12 @@ class Metrics:
         return found
 
     def count_flow_event(self, outcome: str, reason: str, latency_s: float) -> None:
-        """An event about a flow run was answered, after its step's work where it led to some."""
+        """Count an event about a flow run that was answered, after its step's work if it led to some."""
         self.flow_events[outcome, reason] += 1
         self.flow_event_seconds.observe(latency_s)
 
     def watch(self, name: str, text: str, value: Callable[[], float | None]) -> None:
-        """A gauge that is asked when somebody looks; left out while nobody knows its value."""
+        """Add a gauge. `value` is called for each rendering; the gauge is left out while it returns None."""
         self._gauges.append((name, text, value))
 
     def render(self) -> bytes:

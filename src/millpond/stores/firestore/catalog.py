@@ -1,4 +1,4 @@
-"""What people look at, on Firestore: queries and counts. Nothing here decides what becomes of an event."""
+"""The `Catalog` port on Firestore: queries and counts for people. It never decides the outcome of an event."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
 from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_value, get_time
 
-# People wait longer than a commit may.
+# Deadline of queries; people can wait longer than a commit.
 _QUERY_S = 30.0
 _SWEPT_AT_ONCE = 300
-# Collections below documents are looked for under this many documents of each collection, and in all.
+# Subcollections are searched under this many documents of each collection, and in total.
 _LOOKED_UNDER = 20
 _LOOKED_UNDER_IN_ALL = 200
 _QUERY = RunQueryRequest.pb()
 _COUNT = RunAggregationQueryRequest.pb()
 Filter = tuple[str, str, Any]
-# Where an ordered query goes on: at a value, or after the document with this id that has it.
+# The start of an ordered query: at a value, or after the document with that value and this id.
 Cursor = tuple[Any, str | None]
 
 
 class FirestoreCatalog(ABC):
-    """The `Catalog` port; `FirestoreStore` adds the two methods that matter."""
+    """The `Catalog` port; `FirestoreStore` adds the `Store` port."""
 
     names: Names
     connection: Connection
 
     @abstractmethod
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """As the store port says; sweeping deletes by it."""
+        """As the store port says; `sweep` uses it."""
 
     async def collections(self) -> list[tuple[str, int]]:
         """Top-level collections, and those below the first documents of each, with their counts.
 
-        Firestore lists the collections below one document at a time, so there is an end to the looking.
+        Firestore lists the subcollections of one document per call, so the search is bounded.
         """
         found = await self._collection_ids(None)
         looked = 0
@@ -58,7 +58,7 @@ class FirestoreCatalog(ABC):
             parents = (await self._list_ids(collection))[: _LOOKED_UNDER_IN_ALL - looked]
             looked += len(parents)
             below = await asyncio.gather(*(self._collection_ids(Ref(collection, parent)) for parent in parents))
-            # Found while we go through them: their documents have their turn.
+            # Appended to the list that this loop iterates over: they are searched too.
             found += [name for names in below for name in names]
             if looked >= _LOOKED_UNDER_IN_ALL:
                 break
@@ -73,7 +73,7 @@ class FirestoreCatalog(ABC):
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         by_message: list[Snapshot] = []
-        # A longer text is the id of no message, and Firestore refuses to look for it.
+        # No message has a longer id, and Firestore refuses to search for it.
         if len(any_id.encode(errors="replace")) <= MESSAGE_ID_BYTES_MAX:
             by_message = await self._query(EVENT_LOG, ("messageId", "EQUAL", any_id))
         by_event = await self._query(EVENT_LOG, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
@@ -81,7 +81,7 @@ class FirestoreCatalog(ABC):
         return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
 
     async def count_events(self) -> dict[str, dict[str, int]]:
-        """Counted by the service, topic by topic: nothing is read but one document per topic."""
+        """Firestore counts, topic by topic: only one document per topic is read."""
         counts: dict[str, dict[str, int]] = {}
         topic = await self._next_topic(None)
         while topic is not None:
@@ -94,7 +94,7 @@ class FirestoreCatalog(ABC):
         return counts
 
     async def read_log(self, after: str | None, limit: int) -> LogPage:
-        """By arrival. Its end is read again the next time: instances' clocks differ, and commits take a while."""
+        """In order of arrival. The next call reads the end again: clocks differ, and commits take time."""
         cursor = firestore_log.decode_position(after)
         found = await self._query(EVENT_LOG, order_by="arrivedAt", limit=limit + 1, cursor=cursor)
         page, more = found[:limit], len(found) > limit
@@ -102,7 +102,7 @@ class FirestoreCatalog(ABC):
         return LogPage([firestore_log.decode_snapshot(snapshot) for snapshot in page], position, more)
 
     async def sweep(self, now: int, events_before: int | None) -> int:
-        """Delete what has expired. For emulators: the service has TTL policies, and does it itself."""
+        """Delete expired documents. For emulators only: Firestore itself has TTL policies."""
         expired = ("expireAt", "LESS_THAN_OR_EQUAL", timestamps.to_datetime(now))
         swept = 0
         for collection, _ in await self.collections():
@@ -113,7 +113,7 @@ class FirestoreCatalog(ABC):
         return swept
 
     async def earlier_entries(self, log: Sequence[LogEntry]) -> list[Snapshot]:
-        """What the log holds of the messages that are being replayed."""
+        """The log's entries of the messages that are being replayed."""
         found: list[Snapshot] = []
         for message_id in {entry.delivery.message_id for entry in log if entry.replay}:
             found += await self._query(EVENT_LOG, ("messageId", "EQUAL", message_id))
@@ -121,7 +121,7 @@ class FirestoreCatalog(ABC):
 
     async def _delete(self, snapshots: Sequence[Snapshot]) -> int:
         deletes = [Delete(found.ref, found.version) for found in snapshots if found.version is not None]
-        # Somebody was quicker: what is left is swept the next time.
+        # After a conflict with another writer, the rest is swept the next time.
         return len(deletes) if isinstance(await self.commit(deletes), Committed) else 0
 
     async def _next_topic(self, after: str | None) -> str | None:
@@ -130,7 +130,7 @@ class FirestoreCatalog(ABC):
         return (page[0].data or {})["topic"] if page else None
 
     async def _collection_ids(self, document: Ref | None) -> list[str]:
-        """The collections below a document, or at the top where there is none, by the paths we give them."""
+        """The paths of the collections below a document; of the top-level ones if it is None."""
         parent = self.names.root if document is None else self.names.document(document)
         try:
             pager = await self.connection.client().list_collection_ids(
@@ -144,7 +144,7 @@ class FirestoreCatalog(ABC):
         return [name for name in map(self.names.collection, ids) if name is not None]
 
     async def _list_ids(self, collection: str) -> list[str]:
-        """Ids of documents, those included that exist only as parents."""
+        """Ids of documents, including those that exist only as parents."""
         parent, collection_id = self.names.parent(collection)
         request = {
             "parent": parent,

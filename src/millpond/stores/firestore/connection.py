@@ -1,6 +1,6 @@
-"""The connection to Firestore: which client, under which deadline, and when to give a connection up.
+"""The connection to Firestore: the client, the deadline of calls, and when a connection is replaced.
 
-No call is retried here: whether to try again, and after which reads, is the engine's to decide.
+It never retries a call: the engine decides whether to try again, and what to read first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
     ("grpc.keepalive_time_ms", 30_000),
-    # gRPC would wait up to two minutes before it connects again; an instance that could work should.
+    # By default gRPC waits up to two minutes before it reconnects.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -47,7 +47,7 @@ class Connection:
         self._answered_at = 0.0
 
     def client(self) -> FirestoreAsyncClient:
-        """Made on first use, because it belongs to the event loop that uses it."""
+        """The client. It is made on first use, because it is bound to the event loop."""
         if self._client is None:
             if self.emulator:
                 channel = grpc.aio.insecure_channel(self.emulator, options=_CHANNEL_OPTIONS)
@@ -82,10 +82,10 @@ class Connection:
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[FirestoreAsyncClient]:
-        """Give the connection up where a call ran out of time and no other was answered meanwhile.
+        """Close the connection if a call timed out and no other call was answered meanwhile.
 
-        A router that forgot the connection says nothing: every call on it would end like this, while a new
-        connection would work at once. Where others are answered, Firestore is only slow.
+        If a router on the way dropped the connection silently, every call on it times out, while a new connection
+        works at once. If other calls are answered, Firestore is only slow.
         """
         loop = asyncio.get_running_loop()
         client, began = self.client(), loop.time()

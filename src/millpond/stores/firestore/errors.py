@@ -1,4 +1,4 @@
-"""gRPC status → what it means to us. The only place that looks at a client exception."""
+"""gRPC status → conflict, or an error of the store port. The only place that inspects a client exception."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from grpc import StatusCode
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.gcp import error_text
 
-# Nothing was applied, because a document is not what the commit says it is. Another emulator, and the documents
-# for the same thing, say NOT_FOUND or FAILED_PRECONDITION where this one says ALREADY_EXISTS: all alike to us.
+# Nothing was applied, because a precondition of the commit failed. Emulators and Firestore's documentation differ
+# in the status for the same case (ALREADY_EXISTS, NOT_FOUND, FAILED_PRECONDITION), so all of them are conflicts.
 _PRECONDITION = frozenset(
     {StatusCode.ALREADY_EXISTS, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED}
 )
-# One of the writes, as it is, will never be taken.
+# One of the writes can never be accepted.
 _REFUSED = frozenset({StatusCode.INVALID_ARGUMENT, StatusCode.OUT_OF_RANGE})
-# Only people can mend it: who we are, what we may do, or what was never set up. Paths are checked before they are
-# sent, so a read that is refused is not about the message.
+# Only an operator can fix it: credentials, permissions, or a missing database or index. Paths are checked before
+# they are sent, so a refused read is not the message's fault.
 _DENIED = frozenset(
     {
         StatusCode.PERMISSION_DENIED,
@@ -37,9 +37,9 @@ def is_conflict(error: Exception) -> bool:
 
 
 def translate_commit(error: Exception) -> StoreError:
-    """Our error for a commit that failed by no conflict.
+    """The port's error for a commit that failed without a conflict.
 
-    Whatever is not plainly a refusal may have been applied: `Unavailable` says try again, and read first.
+    Unless it was refused, the commit may have been applied: after `Unavailable` the caller reads and tries again.
     """
     code = _code(error)
     if code in _REFUSED:
@@ -48,7 +48,7 @@ def translate_commit(error: Exception) -> StoreError:
 
 
 def translate(error: Exception, doing: str) -> StoreError:
-    """Our error for a read or a query that failed."""
+    """The port's error for a read or a query that failed."""
     code = _code(error)
     text = f"Firestore, {doing}: {code.name}: {error_text(error)}"
     return AccessDenied(text, code=code.name) if code in _DENIED else Unavailable(text, code=code.name)

@@ -1,4 +1,4 @@
-"""The event log on Firestore: one document per message, in the same commit as what the message led to."""
+"""The event log on Firestore: one document per message, in the same commit as the message's writes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from millpond.core.ids import encode_id
 from millpond.core.model import Delete, LogEntry, Put, Ref, Snapshot
 from millpond.stores.log_entry import decode_entry, encode_body, gives_way
 
-# Beside the other fields of a document that may have 1 MiB.
+# A document may have 1 MiB; the rest is for its other fields.
 _BODY_BYTES_MAX = 900_000
 _EVENT_ID_CHARS_MAX = 300
-# An entry carries the time its message arrived, by its instance's clock, and is committed a while later: as far as
-# clocks may differ (MAX_FUTURE_SKEW_S), and as long as a message is tried.
+# An entry has the arrival time by its instance's clock, and is committed later. Readers must look back as far as
+# clocks may differ (MAX_FUTURE_SKEW_S), plus the time a message is tried for.
 _READ_AGAIN_US = 360 * timestamps.SECOND_US
 _TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
 
@@ -47,7 +47,7 @@ def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: i
         if found_before is not None and ref not in writes:
             continue
         if isinstance(writes.get(ref), Put):
-            # A later copy of a message within one commit is passed over like any other.
+            # A later copy of a message in the same commit is skipped.
             continue
         base = found_before.version if found_before is not None else None
         writes[ref] = Put(ref, base, _document(entry, keep), checked=True)
@@ -55,14 +55,14 @@ def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: i
 
 
 def entry_ref(entry: LogEntry) -> Ref:
-    """Message ids are unique within a topic, not beyond."""
+    """The ref of an entry. Message ids are unique only within a topic, so the id has both."""
     message_id = entry.delivery.message_id
-    # The hash first: Pub/Sub's ids grow, and documents next to each other in time would crowd one server.
+    # A hash comes first: Pub/Sub's ids grow, and consecutive document ids would overload one Firestore server.
     return Ref(EVENT_LOG, encode_id(base32_sha256(message_id.encode())[:6], message_id, entry.topic or "-"))
 
 
 def event_id_key(event_id: str | None) -> str | None:
-    """An event id as it is looked for: what producers send may be longer than an index takes."""
+    """An event id as it is stored and searched: cut, because an index limits the length."""
     return None if event_id is None else event_id[:_EVENT_ID_CHARS_MAX]
 
 
@@ -74,7 +74,7 @@ def decode_snapshot(snapshot: Snapshot) -> LogEntry:
 
 
 def encode_position(last: Snapshot, *, exact: bool) -> str:
-    """Where to read on: right after this entry, or where it ends, a little before it."""
+    """The position after this entry; if not `exact`, _READ_AGAIN_US before it, for late commits."""
     arrived_at = timestamps.from_datetime((last.data or {})["arrivedAt"])
     return f"{arrived_at} {last.ref.id}" if exact else f"{arrived_at - _READ_AGAIN_US}"
 

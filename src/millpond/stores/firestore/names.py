@@ -1,4 +1,4 @@
-"""Refs as Firestore's resource names, and back. A prefix, where one is set, stands before the first collection."""
+"""Refs ↔ Firestore's resource names. The prefix, if set, is put before the first collection of a path."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Names:
         return Ref(collection, key)
 
     def parent(self, collection: str) -> tuple[str, str]:
-        """(the parent's resource name, the collection's own id), as queries want them."""
+        """(the parent's resource name, the collection's own id), for queries."""
         above, _, last = collection.rpartition("/")
         return (f"{self._start}{above}", last) if above else (self.root, self._prefix + last)
 
     def collection(self, collection_id: str) -> str | None:
-        """A top-level collection id as we call it; None if it is not one of ours."""
+        """The name of a top-level collection without the prefix; None if it has another prefix or is internal."""
         if not collection_id.startswith(self._prefix):
             return None
         name = collection_id.removeprefix(self._prefix)
-        # No listing shows the event log.
+        # Listings do not show the event log.
         return None if not name or name == EVENT_LOG else name

@@ -1,6 +1,7 @@
-"""The store port over Firestore: BatchGetDocuments, and one atomic Commit under preconditions.
+"""The store port on Firestore: BatchGetDocuments, and one atomic Commit with preconditions.
 
-The low-level client, because the high-level one cannot replace a document under a version.
+It uses the low-level client, because the high-level one cannot replace a document with a version as precondition.
+Opened by `service.stores`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from millpond.stores.firestore.errors import CLIENT_ERRORS, is_conflict, transla
 from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_fields, field_path, get_time, set_time
 
-# What one commit may weigh: a little under what the service takes. The emulator's gRPC server takes less, and
-# answers RESOURCE_EXHAUSTED, which looks as if waiting would help.
+# The maximum size of a commit, a little under Firestore's own. The emulator's gRPC server accepts less, and answers
+# RESOURCE_EXHAUSTED, which would be retried in vain.
 COMMIT_BYTES_MAX = 10 * 1024 * 1024 - 64 * 1024
 COMMIT_BYTES_MAX_EMULATOR = 4 * 1024 * 1024 - 64 * 1024
 _READ_AT_ONCE = 500
@@ -30,7 +31,7 @@ _BATCH_GET = BatchGetDocumentsRequest.pb()
 
 
 class FirestoreStore(FirestoreCatalog):
-    """Any number of processes may work on one database: a commit that lost a race changes nothing and says so."""
+    """Any number of processes may use one database: a commit whose precondition fails changes nothing."""
 
     commits_in_flight_max = 8
 
@@ -50,11 +51,11 @@ class FirestoreStore(FirestoreCatalog):
         self._log_keep = log_keep
         emulated = self.connection.emulator is not None
         self._commit_bytes_max = COMMIT_BYTES_MAX_EMULATOR if emulated else COMMIT_BYTES_MAX
-        # The service deletes by its TTL policies; an emulator has none.
+        # Firestore deletes by its TTL policies; an emulator has none.
         self.expires_by_itself = not emulated
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        """As the port says. Firestore answers in any order, and each document once."""
+        """As the port says. Firestore answers in any order, and once for each document."""
         possible = [ref for ref in refs if _can_exist(ref)]
         by_name = {self.names.document(ref): ref for ref in possible}
         found = {ref: Snapshot(ref, None, None) for ref in refs if ref not in possible}
@@ -69,7 +70,7 @@ class FirestoreStore(FirestoreCatalog):
         return [found[ref] for ref in refs]
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """As the port says. A conflict costs one more read, which tells who the culprits are."""
+        """As the port says. After a conflict, one more read finds the conflicting documents."""
         earlier = await self.earlier_entries(log)
         entries = firestore_log.encode_entries(log, earlier, self._log_keep)
         while True:
@@ -84,7 +85,7 @@ class FirestoreStore(FirestoreCatalog):
                 refused = await self._culprits(writes, entries)
                 known = [entry for entry in entries if entry.ref in refused]
                 if known and len(known) == len(refused):
-                    # Messages that came before, and nothing else: their entries stay as they are.
+                    # Only log entries conflict: the log already holds these messages, so commit without them.
                     entries = [entry for entry in entries if entry.ref not in refused]
                     continue
                 return Conflict(frozenset(refused) - {entry.ref for entry in entries})
@@ -96,10 +97,10 @@ class FirestoreStore(FirestoreCatalog):
             return Committed(versions)
 
     async def snapshot(self) -> None:
-        """Not to be had: what reads documents and the log has to live with writes in between."""
+        """None: Firestore has no snapshot, so callers must expect writes between two reads."""
 
     async def try_write(self) -> bool:
-        """Not to be had: every write of Firestore's leaves a document."""
+        """False: every write to Firestore leaves a document."""
         return False
 
     async def close(self) -> None:
@@ -143,7 +144,7 @@ class FirestoreStore(FirestoreCatalog):
             set_time(target.current_document.update_time, write.base)
 
     async def _culprits(self, writes: Sequence[Write], entries: Sequence[firestore_log.LogDocument]) -> set[Ref]:
-        """Whose version is not what the commit said. Empty where two commits only got into each other's way."""
+        """Documents whose version differs from the commit's. Empty if two commits only contended for locks."""
         expected: dict[Ref, Version | None] = {write.ref: write.base for write in writes}
         expected.update({entry.ref: entry.write.base for entry in entries})
         by_name = {self.names.document(ref): ref for ref in expected}
@@ -155,7 +156,7 @@ class FirestoreStore(FirestoreCatalog):
         return wrong
 
     async def _batch_get(self, names: Sequence[str], fields: Sequence[str] = ()) -> list[tuple[str, Any]]:
-        """(name, document or None where there is none), in any order."""
+        """(name, document or None if it does not exist), in any order."""
         found: list[tuple[str, Any]] = []
         for at in range(0, len(names), _READ_AT_ONCE):
             request = _BATCH_GET(database=self.names.database, documents=names[at : at + _READ_AT_ONCE])
@@ -171,7 +172,7 @@ class FirestoreStore(FirestoreCatalog):
 
 
 def _can_exist(ref: Ref) -> bool:
-    """Whether Firestore would take the path at all; what it would not take is not there."""
+    """Whether Firestore accepts the path; if not, no document can exist there."""
     try:
         check_ref(ref)
         ref.path.encode()

@@ -1,7 +1,6 @@
-"""Documents as Firestore's own messages, and back.
+"""Documents ↔ Firestore's protobuf messages. Called for every document of every read and commit.
 
-On the protobuf classes themselves: the client library's wrappers around them cost ten times as much, and every
-document of every commit passes here.
+It uses the protobuf classes directly, because the client library's wrappers cost ten times as much.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from millpond.core.model import Document, Version
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECOND_NS = 1_000_000_000
-# A mask for whoever wants versions only. An ordinary name nobody uses: `__name__` is not promised to be one.
+# A field mask for reads that need versions only: a field that no document has. `__name__` is not documented for it.
 NO_FIELDS = ("_",)
 _SCALARS = {
     str: "string_value",
@@ -28,7 +27,7 @@ _SCALARS = {
 
 
 def encode_fields(fields: Any, document: Mapping[str, Any]) -> None:
-    """Fill a map of values; the document was checked before, so every type is one of ours."""
+    """Fill a map of values. The document must have been checked, so every type is known."""
     for name, value in document.items():
         encode_value(fields[name], value)
 
@@ -43,7 +42,7 @@ def encode_value(target: Any, value: Any) -> None:
     elif value is None:
         target.null_value = 0
     elif kind is dict:
-        # An empty map is a map, too.
+        # Without this an empty map would be no value.
         target.map_value.SetInParent()
         encode_fields(target.map_value.fields, value)
     elif kind is list:
@@ -51,19 +50,19 @@ def encode_value(target: Any, value: Any) -> None:
         for item in value:
             encode_value(target.array_value.values.add(), item)
     else:
-        # Words of ours that are texts underneath, such as an outcome.
+        # Subclasses of str, such as an outcome.
         target.string_value = str(value)
 
 
 def decode_fields(fields: Any) -> Document:
-    # Firestore keeps no order of fields; one that does not change from call to call is easier to read.
+    # Firestore keeps no order of fields; a fixed one is easier to read.
     return {name: decode_value(fields[name]) for name in sorted(fields)}
 
 
 def decode_value(value: Any) -> Any:
-    """A value as we know it. What only others write (places, references) is shown in a simpler form.
+    """A value as Millpond represents it. Types of other programs (geo points, references) are simplified.
 
-    A patch leaves it alone. A view that replaces or merges into such a document writes the simpler form.
+    A patch does not change them. A view that replaces or merges into such a document writes the simplified form.
     """
     kind = value.WhichOneof("value_type")
     if kind == "map_value":
@@ -80,7 +79,7 @@ def decode_value(value: Any) -> Any:
 
 
 def set_time(target: Any, nanoseconds: Version) -> None:
-    """Whole nanoseconds since the epoch, which is also how we write a document's version."""
+    """Set a timestamp from nanoseconds since the epoch, which is also the form of a document's version."""
     target.seconds, target.nanos = divmod(int(nanoseconds), _SECOND_NS)
 
 
@@ -89,7 +88,7 @@ def get_time(source: Any) -> int:
 
 
 def field_path(path: tuple[str, ...]) -> str:
-    """A path for an update mask: names that are not plain words stand in backquotes, so dots are dots."""
+    """A path for an update mask. Names that are not identifiers are in backquotes, so that dots are literal."""
     return ".".join(name if _PLAIN_NAME.fullmatch(name) else _quoted(name) for name in path)
 
 

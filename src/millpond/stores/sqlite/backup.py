@@ -1,11 +1,11 @@
-"""A copy of the embedded store, of one moment, while another process writes to it.
+"""A consistent copy of the embedded store while another process writes to it. Called by `millpond backup`.
 
-SQLite's online backup, from a connection that holds a read transaction. Without one each commit of the server
-would make the copy begin again: under 300 messages a second it never ends. With it the copy is of the moment it
-began, the server goes on committing, and only its write-ahead log grows meanwhile. `VACUUM INTO` gives the same
-moment, but in one statement, without progress and at twice the time.
+It uses SQLite's online backup, on a connection that holds a read transaction. Without the transaction each commit
+of the server would restart the copy: at 300 messages a second it never ends. With it the copy is a snapshot of its
+beginning; the server goes on committing, and only its write-ahead log grows meanwhile. `VACUUM INTO` makes the same
+snapshot, but in one statement, without progress, and takes twice as long.
 
-Nothing here writes to the store, and nothing is left beside the target unless the copy is whole and checked.
+It never writes to the store, and leaves no file beside the target unless the copy is complete and checked.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import amount
 
-# Between two steps a Ctrl-C is heard and the progress is told: 1 MiB at a time.
+# Pages per step, 1 MiB. Between two steps Ctrl-C takes effect and progress is reported.
 _STEP_PAGES = 256
-# Synced on the way: one sync of everything at the end would hold up the server's own for as long.
+# Synced in pieces: one sync of the whole file at the end would block the server's own syncs meanwhile.
 _SYNC_BYTES = 32 * 1024 * 1024
-# Often enough for a Ctrl-C to be heard while SQLite checks the copy.
+# Instructions of SQLite after which Ctrl-C takes effect while it checks the copy.
 _HEARD_EVERY_INSTRUCTIONS = 100_000
 _COMPANIONS = ("-journal", "-wal", "-shm")
 Progress = Callable[[int, int], None]
@@ -49,13 +49,13 @@ class Copied(NamedTuple):
 
 
 class CopyFailed(MillpondError):
-    """There is no copy, and nothing is left of the attempt. The text says why and what to do."""
+    """No copy was made, and no file is left. The text says why and what to do."""
 
 
 def copy_store(store: Path, target: Path, progress: Progress = lambda _done, _total: None) -> Copied:
-    """Copy `store` to `target`, which must not exist. `progress` hears how many pages of how many are copied.
+    """Copy `store` to `target`, which must not exist. `progress` is called with the pages copied and their total.
 
-    Raises StoreError where the store cannot be read, CopyFailed where the copy cannot be made.
+    Raises StoreError if the store cannot be read, CopyFailed if the copy cannot be made.
     """
     began = time.perf_counter()
     _refuse_taken(target)
@@ -75,7 +75,7 @@ def copy_store(store: Path, target: Path, progress: Progress = lambda _done, _to
 def _refuse_taken(target: Path) -> None:
     if not target.parent.is_dir():
         raise CopyFailed(f"there is no folder {target.parent}: make it, or name another file")
-    # A write-ahead log or journal left of another file would be taken for the copy's own, and applied to it.
+    # SQLite would apply a write-ahead log or journal that is left of another file to the copy.
     for taken in (target, *(_beside(target, suffix) for suffix in _COMPANIONS)):
         if taken.exists() or taken.is_symlink():
             raise CopyFailed(f"{taken} exists and is not overwritten: move it away, or name another file")
@@ -93,14 +93,14 @@ def _refuse_too_big(source: apsw.Connection, target: Path) -> None:
 
 @contextlib.contextmanager
 def _reading(store: Path) -> Iterator[apsw.Connection]:
-    """A connection that sees one moment of the store until it is closed."""
+    """A connection with a read transaction: it sees one snapshot of the store until it is closed."""
     try:
         connection = sqlite_schema.open_reader(store)
     except apsw.Error as error:
         raise translate(error) from error
     try:
         connection.execute("BEGIN")
-        # The first read fixes the moment.
+        # The snapshot is taken at the first read.
         sqlite_schema.last_version(connection)
         yield connection
     except apsw.SQLError:
@@ -113,11 +113,11 @@ def _reading(store: Path) -> Iterator[apsw.Connection]:
 
 @contextlib.contextmanager
 def _temporary(store: Path, target: Path) -> Iterator[Path]:
-    """An empty file beside the target; whatever happens, it and what SQLite puts beside it are gone afterwards."""
+    """An empty file beside the target. It, and what SQLite puts beside it, is always deleted afterwards."""
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        # Whoever may read the store may read the copy, and nobody else.
+        # The copy has the permissions of the store.
         partial.chmod(stat.S_IMODE(store.stat().st_mode))
         yield partial
     except OSError as error:
@@ -129,7 +129,7 @@ def _temporary(store: Path, target: Path) -> Iterator[Path]:
 
 
 def _copy(source: apsw.Connection, partial: Path, progress: Progress) -> int:
-    """Every page; the schema's number. What a crash leaves is thrown away, so SQLite need not guard against one."""
+    """Copy every page. Returns the schema's number. No journal: after a crash the file is thrown away."""
     target = apsw.Connection(str(partial))
     file = os.open(partial, os.O_RDWR)
     try:
@@ -152,11 +152,11 @@ def _copy(source: apsw.Connection, partial: Path, progress: Progress) -> int:
 
 
 def _examine(partial: Path, schema: int) -> Copied:
-    """Check the copy by itself, and count what is in it."""
+    """Check the copy with SQLite, and count its rows."""
     copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         copy.set_progress_handler(lambda: False, _HEARD_EVERY_INSTRUCTIONS)
-        # A file in WAL mode can only be read where a second one can be made beside it. A server turns it on again.
+        # Reading a file in WAL mode needs a second file beside it, so WAL is off in the copy. A server turns it on.
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
         verdict = copy.execute("PRAGMA quick_check(1)").get
         found = int(copy.execute("PRAGMA user_version").get)
@@ -179,7 +179,7 @@ def _examine(partial: Path, schema: int) -> Copied:
 
 
 def _publish(partial: Path, target: Path) -> None:
-    """Make the copy durable, then give it its name, unless somebody took it meanwhile."""
+    """Make the copy durable, then give it its name, unless another process has made that file meanwhile."""
     _sync(partial)
     try:
         os.link(partial, target)

@@ -1,7 +1,7 @@
-"""SQLite's result codes → our errors, in one place.
+"""SQLite's result codes → the errors of the store port. Called by the store and by backups.
 
-Only what can never succeed is WriteRefused. Everything else, the unknown included, is Unavailable: answered as
-retry, it loses nothing.
+Only a write that can never succeed is WriteRefused. Every other error, including unknown ones, is Unavailable or
+AccessDenied: the message is retried, so nothing is lost.
 """
 
 from __future__ import annotations

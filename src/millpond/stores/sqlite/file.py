@@ -1,7 +1,7 @@
-"""The files behind the embedded store: whether their names still lead to them, and whether their disk has room.
+"""The files of the embedded store: whether their names still refer to the open files, and whether there is room.
 
-SQLite goes on writing into a file that was deleted or moved, and says that all is well. What it stores then has no
-name, and is gone with the process. So the store asks here before it calls anything durable.
+SQLite goes on writing to a file that was deleted or moved, and reports success. Such writes are lost when the
+process ends. So the store calls `check` before and after each commit, and reports none as durable without it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from millpond.core.errors import StoreFileGone, Unavailable
 
-# More than the greatest commit takes (`EngineRules.batch_bytes_max`): a probe that needs one page of the disk would
-# call it healthy while commits go on failing.
+# More than the largest commit (`EngineRules.batch_bytes_max`): a probe of one page would succeed while larger
+# commits still fail.
 ROOM_BYTES = 4 * 1024 * 1024
 _SUFFIXES = ("", "-wal", "-shm")
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -23,20 +23,20 @@ _RUNBOOK = "docs/runbook.md#store-failing"
 
 
 class StoreFile:
-    """The database, its write-ahead log and its shared memory, as they were when the store was opened."""
+    """The database, its write-ahead log and its shared memory, by their identity when the store was opened."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = Path(path)
-        # By name: device and inode.
+        # Device and inode by name.
         self._held = {name: held for suffix in _SUFFIXES if (held := _identity(name := f"{path}{suffix}"))}
         self._lost: str | None = None
 
     def check(self) -> None:
-        """Raise StoreFileGone if a name no longer leads to the file that is open. Once found, that stays so.
+        """Raise StoreFileGone if a name no longer refers to the open file. From then on it always raises.
 
-        A file that comes back is refused as well: another process may have opened it under its other name, without
-        the log of writes that we hold. Three calls of stat, about a microsecond each: the system keeps the names of
-        open files in memory, so this does not wait for the disk.
+        A file that is moved back is refused too: another process may have opened it under the other name, without
+        the write-ahead log that this process holds. Costs three calls of stat, about a microsecond each: the kernel
+        keeps the names of open files in memory, so this does not wait for the disk.
         """
         if self._lost is None:
             self._lost = self._find_lost()
@@ -44,13 +44,13 @@ class StoreFile:
             raise StoreFileGone(self._lost, code="FILE_GONE")
 
     def check_room(self) -> None:
-        """Raise Unavailable if the disk has no room for a large commit. The file it tries this with has no name."""
+        """Raise Unavailable if the disk has no room for a large commit. Tried with an unnamed temporary file."""
         try:
             with tempfile.TemporaryFile(dir=self._path.parent) as scratch:
                 scratch.write(bytes(ROOM_BYTES))
         except OSError as error:
             if error.errno not in _NO_ROOM:
-                # A folder in which no file can be made says nothing about those that are open.
+                # If no file can be created in the folder, the open files may still be writable.
                 return
             text = f"no room for {ROOM_BYTES >> 20} MiB beside {self._path}: {error.strerror}"
             raise Unavailable(text, code="NO_ROOM") from error
@@ -60,7 +60,7 @@ class StoreFile:
             try:
                 found = _identity(name)
             except OSError as error:
-                # Not proof that it is gone: the next look may succeed.
+                # This does not prove that the file is gone: the next check may succeed.
                 raise Unavailable(f"{name} cannot be looked at: {error.strerror}", code="STAT_FAILED") from error
             if found != held:
                 what = "was deleted or moved" if found is None else "was replaced by another file"
@@ -81,7 +81,7 @@ def _identity(name: str) -> tuple[int, int] | None:
 
 
 def amount(size: int) -> str:
-    """Bytes as a person reads them, in thousands, as disks are sold."""
+    """Bytes as text, in decimal units (kB, MB, GB)."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6)):
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"

@@ -1,4 +1,7 @@
-"""One writer per embedded store. The lock file also tells other commands where the writer can be reached."""
+"""The lock file of an embedded store: one writer at a time. It also holds the URL of that writer.
+
+The server and commands that write take the lock. Other commands read it to find the server.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class StoreLock:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:
-                # Somebody may only be looking who holds it (`find_holder`), for a moment.
+                # Another command may hold a shared lock for a moment (`find_holder`).
                 if patience_s is None:
                     self._file.close()
                     raise StoreInUse(store_path, _read(self._path)) from None
@@ -58,7 +61,7 @@ class StoreLock:
 
 
 def find_holder(store_path: Path) -> Holder | None:
-    """Who writes to the store now, or None."""
+    """The process that writes to the store now, or None."""
     path = _lock_path(store_path)
     try:
         with path.open("rb") as file:

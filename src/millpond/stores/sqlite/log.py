@@ -1,4 +1,4 @@
-"""The event log as rows: each message once, whole, with its outcome; counts kept beside it in the same commit."""
+"""The event log as rows: each message once, with its outcome; its counts are updated in the same commit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, 
 PAGE = f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
 _POISON = f"SELECT seq, {_COLUMNS} FROM events WHERE message_id = ? AND outcome = ?"  # noqa: S608
 _INSERT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
-# Numbers a commit has for its entries, more than any batch can be.
+# Sequence numbers reserved for each commit; more than a batch can have messages.
 _PER_COMMIT = 4_096
 
 
 def append(connection: apsw.Connection, log: Sequence[LogEntry], version: int) -> None:
-    """Append what is not there yet. Must run inside the commit's transaction.
+    """Append the entries that the log does not hold yet. Must run inside the commit's transaction.
 
-    Numbers are made from the commit's version, which is never used again: whoever reads on from a number misses
-    nothing, whatever is deleted.
+    Sequence numbers derive from the commit's version, which is never reused: a reader that continues from a number
+    misses no entry, even if entries were deleted.
     """
     groups: dict[tuple[str, Outcome], list[tuple[Any, ...]]] = {}
     seen: set[tuple[str, str]] = set()
@@ -33,7 +33,7 @@ def append(connection: apsw.Connection, log: Sequence[LogEntry], version: int) -
     for entry in log:
         message = (entry.delivery.message_id, entry.topic)
         if message in seen:
-            # Grouping by outcome must not let a later copy's entry come first.
+            # Rows are grouped by outcome, and the entry of a later copy must not be inserted first.
             continue
         seen.add(message)
         if entry.replay:

@@ -1,7 +1,7 @@
-"""Many rows in few statements.
+"""Many rows in few statements. Used by `rows` and `log`.
 
-`executemany` gives the interpreter away and asks for it again around every row. While the event loop is busy each
-time costs the thread a wait, and a flood of requests would hold up the very commits that make room for them.
+`executemany` releases and takes the GIL for every row. While the event loop is busy, the writer thread waits each
+time, so a flood of requests would delay the commits that make room for them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import apsw
 
-# Sizes of one statement, so that few texts serve every number of rows and stay in the statement cache.
+# Rows per statement: few sizes, so that all statements stay in SQLite's statement cache.
 _SIZES = (64, 16, 4, 1)
 
 
 def execute_many(connection: apsw.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Execute `sql`, in which `{values}` stands for the rows, for all of them."""
+    """Execute `sql` for all rows; `{values}` in it is replaced by placeholders for them."""
     start = 0
     for size in _SIZES:
         while len(rows) - start >= size:

@@ -1,6 +1,6 @@
-"""Documents as rows. Receipts live in a table of their own (`sqlite_schema` says why); nobody above notices.
+"""Documents as rows. Receipts have a table of their own (`schema` explains why), which only this module knows.
 
-Every function that writes returns how many rows met their precondition; the caller rolls back when one did not.
+Every function that writes returns how many rows met their precondition; the store rolls back if one did not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millpond.core.collections import RECEIPTS
 from millpond.core.model import Ref, Version
 from millpond.stores.sqlite.many import execute_many
 
-# Where, the version it must have, when it expires, and the document encoded.
+# Ref, version that it must have now, time of expiry, encoded document.
 PutRow = tuple[Ref, Version | None, int | None, bytes]
 
 COLLECTIONS = f"""
@@ -69,7 +69,7 @@ def count(collection: str) -> tuple[str, tuple[Any, ...]]:
 
 
 def put_all(connection: apsw.Connection, puts: Sequence[PutRow], version: int) -> int:
-    """Create and replace, documents and receipts: each kind in as few statements as can be."""
+    """Create and replace documents and receipts, each kind in as few statements as possible."""
     creates: list[tuple[Any, ...]] = []
     updates: list[tuple[Any, ...]] = []
     receipt_creates: list[tuple[Any, ...]] = []

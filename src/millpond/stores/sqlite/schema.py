@@ -1,4 +1,4 @@
-"""The embedded store's tables, how they came to be, and how the file is opened."""
+"""The embedded store's tables, their migrations, and how the file is opened. Never change a released migration."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def open_writer(
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    # NORMAL would lose acknowledged commits at a power cut.
+    # NORMAL could lose acknowledged commits in a power failure.
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
     connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
-    # Small: a commit that splits a page makes SQLite walk all it has cached, and the system caches the rest.
+    # Small: a commit that splits a page scans SQLite's whole cache. The kernel caches the file anyway.
     connection.execute("PRAGMA cache_size = -8192")
-    # A statement of many rows keeps a journal, to undo itself by: a temporary file would be made for each of them.
+    # A statement of many rows keeps a journal to undo it. In memory, or each one would create a temporary file.
     connection.execute("PRAGMA temp_store = MEMORY")
     _upgrade(connection, migrations, path)
     return connection

@@ -1,8 +1,8 @@
-"""The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread.
+"""The embedded store: SQLite in WAL mode, synchronous=FULL, one writer thread. Opened by `service.stores`.
 
-A commit is one transaction and one fsync, however many messages share it. Events go into an append-only table
-with small indexes; documents are MessagePack, so that a document read back equals the document written, types
-included. The engine's reads and people's look-ups have a connection and a thread each: nobody waits for a listing.
+A commit is one transaction and one fsync for all messages that share it. Events go into an append-only table with
+small indexes. Documents are MessagePack, so that types survive. The engine's reads and people's queries have a
+connection and a thread each, so the engine never waits for a listing.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class SqliteStore:
         still: bool = False,
         durable: bool = True,
     ) -> None:
-        """With `still` everything is read as it was at this moment; the file's log of writes grows meanwhile.
+        """With `still` all reads see the snapshot of this moment; the write-ahead log grows until `close`.
 
-        Without `durable` it is for what is thrown away anyway.
+        Without `durable` nothing is synced: only for stores that are thrown away.
         """
         self.keeps_log = keeps_log
         self._path = path
@@ -69,7 +69,7 @@ class SqliteStore:
                 self._write_connection = sqlite_schema.open_writer(path, durable=durable)
             self._look_connection = sqlite_schema.open_reader(path)
             if still:
-                # A transaction sees one moment, and two connections would see two.
+                # A transaction sees one snapshot, so all reads share one connection.
                 self._reader, self._read_connection = self._looker, self._look_connection
                 self._look_connection.execute("BEGIN")
                 sqlite_schema.last_version(self._look_connection)
@@ -86,7 +86,7 @@ class SqliteStore:
         return found
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """As the port says. What is called committed was durable in a file that still had its name."""
+        """As the port says. Checks after the commit, too, that the file has not been deleted or moved."""
         file = self._writable()
         file.check()
         committed = await self._on(self._writer, self._commit, writes, log)
@@ -94,7 +94,7 @@ class SqliteStore:
         return committed
 
     async def try_write(self) -> bool:
-        """A commit of nothing: it takes a version number, one page of the log, and a sync."""
+        """An empty commit: it costs a version number, one page of the write-ahead log, and a sync."""
         file = self._writable()
         file.check()
         await self._on(self._writer, file.check_room)
@@ -137,7 +137,7 @@ class SqliteStore:
         return await asyncio.to_thread(type(self), self._path, keeps_log=self.keeps_log, still=True)
 
     async def close(self) -> None:
-        """Finish what is running, then fold the write-ahead log back into the file."""
+        """Finish running calls, then close; SQLite moves the write-ahead log into the file."""
         await self._on(self._looker, self._look_connection.close)
         await self._on(self._reader, self._read_connection.close)
         if not self._read_only:
@@ -164,7 +164,7 @@ class SqliteStore:
         connection = self._read_connection
         if connection.in_transaction:
             return [_snapshot(connection, ref) for ref in refs]
-        # One transaction, so that all of them are of one moment.
+        # One transaction, so that all reads see one snapshot.
         connection.execute("BEGIN")
         try:
             return [_snapshot(connection, ref) for ref in refs]
@@ -173,7 +173,7 @@ class SqliteStore:
 
     def _commit(self, writes: Sequence[Write], log: Sequence[LogEntry]) -> Committed | Conflict:
         connection = self._write_connection
-        # Encoded before the transaction begins: what cannot be stored is refused while nothing is held.
+        # Encoded before the transaction begins: an impossible write is refused without taking the write lock.
         puts: list[rows.PutRow] = []
         others: list[Patch | Delete] = []
         for write in writes:
@@ -184,7 +184,7 @@ class SqliteStore:
                 others.append(write)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Asked each time: after a failed COMMIT nobody else can say which versions exist.
+            # Read each time: after a failed COMMIT only the file shows which versions exist.
             version = sqlite_schema.last_version(connection) + 1
             applied = rows.put_all(connection, puts, version)
             for other in others:
@@ -199,7 +199,7 @@ class SqliteStore:
             sqlite_schema.set_last_version(connection, version)
             connection.execute("COMMIT")
         except BaseException:
-            # After SQLITE_FULL and some I/O errors the transaction is gone already.
+            # After SQLITE_FULL and some I/O errors SQLite has already rolled back.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
