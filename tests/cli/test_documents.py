@@ -149,7 +149,7 @@ def test_why_tells_who_won(pond: Pond) -> None:
     assert theirs[2] == "2026-01-08T12:05:00Z"
     assert mine[-1] == "m-old"
     assert theirs[-1] == "m-new"
-    assert "It lost: the document is what message m-new says" in story
+    assert "It lost: the document holds message m-new" in story
     assert "It won" in pond.ok("why", "m-new").out
 
 
@@ -169,7 +169,7 @@ def test_why_of_an_event_that_one_view_did_not_want(pond: Pond) -> None:
         story.index("View market_ticks_latest: filtered (event_filtered)\n"),
         story.index("market_ticks/t-none"),
     )
-    assert wanted < story.index("This view did not want it, and nothing changed.") < kept
+    assert wanted < story.index("This view filters it out, and nothing changed.") < kept
 
 
 def test_why_equals_the_http_api(pond: Pond) -> None:

@@ -131,7 +131,7 @@ def test_all_are_moved_once(upgraded: Shell, start: Any) -> None:
     assert {one["collection"]: one["docs"] for one in upgraded.ok("ls", "--json").json["collections"]} == counts
     before = rows(upgraded.store)
     again = upgraded.ok("move-ids", "--yes")
-    assert again.out == "No document lies under an id that an earlier build escaped.\n"
+    assert again.out == "No document has an id that an earlier build escaped.\n"
     assert rows(upgraded.store) == before
     report = upgraded.ok("verify", "--json").json
     assert (report["different"], report["equal"], report["notCheckable"]) == (0, 3, 9)

@@ -21,7 +21,7 @@ def test_worlds_that_hold_are_summed_up() -> None:
 
     assert code == 0
     assert "4 worlds from seed 10" in output
-    assert output.splitlines()[-1] == "every promise held"
+    assert output.splitlines()[-1] == "every guarantee held"
     for name in (*FAULTS, *RARE):
         assert f"\n{name} " in output
 
@@ -55,7 +55,7 @@ def test_one_seed_is_told_with_its_trace() -> None:
 
     assert code == 0
     assert " starts" in output.splitlines()[0]
-    assert output.splitlines()[-1] == "every promise held"
+    assert output.splitlines()[-1] == "every guarantee held"
 
 
 def test_one_seed_can_be_made_smaller_by_hand() -> None:

@@ -99,7 +99,7 @@ def test_ids_of_an_earlier_build_on_firestore(
     }
     capsys.readouterr()
     assert run(["move-ids", "--yes"]) == 0
-    assert capsys.readouterr().out == "No document lies under an id that an earlier build escaped.\n"
+    assert capsys.readouterr().out == "No document has an id that an earlier build escaped.\n"
     assert [finding.state for finding in ids_found()] == [State.OK]
 
 

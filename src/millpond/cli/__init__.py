@@ -1,8 +1,8 @@
 """The `millpond` command: one module for each command, listed in `root`.
 
-Owns arguments, output and exit codes. Commands that write go through the running server, or take the store's lock
-if none runs (`backend`). Every way a command can end becomes an exit code and at most one line, never a traceback.
-Modules are imported only when their command is run: `millpond --help` loads none of them.
+Owns arguments, output and exit codes. Commands that write use the running server, or take the store's lock if none
+runs (`backend`). Every error becomes an exit code and at most one line, never a traceback. Modules are imported
+only when their command is run: `millpond --help` loads none of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character shows its escape instead of failing the command.
+        # If a terminal cannot show a character, its escape is printed, and the command does not fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _show(error)
     except exits.ReaderGone:
-        return _reader_went_away()
+        return _end_for_closed_output()
     except MillpondError as error:
         print_error(str(error))
         return exits.code_of(error)
@@ -63,8 +63,8 @@ def _show(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _reader_went_away() -> int:
-    """`millpond ls … | head`: stop quietly, and keep the interpreter from complaining when it flushes."""
+def _end_for_closed_output() -> int:
+    """`millpond ls … | head`: end without a message. The redirect avoids an error when the interpreter flushes."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exits.BROKEN_PIPE

@@ -1,7 +1,7 @@
-"""Where a writing command's work is done: in the server that holds the store, or in this process if none does.
+"""Executes writing commands: in the server that holds the store, or in this process if no server does.
 
-Commands are written once, against `Backend`, and get one from `open_backend`. Both kinds answer in the words of the
-HTTP API.
+Commands are written once, against `Backend`, and get one from `open_backend`. Both kinds return the answers of the
+HTTP API. Never writes to a store that another process holds. Called by every command that writes.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ class Backend(Protocol):
     name: str
 
     async def reach(self) -> None:
-        """Raise Unreachable at once if the server is not there; one that goes away later is waited for."""
+        """Raise Unreachable immediately if no server answers; the other calls wait for a server that restarts."""
 
     async def deliver(self, delivery: Delivery) -> Answer:
-        """A message, as if Pub/Sub had pushed it."""
+        """Deliver a message, as Pub/Sub would push it."""
 
     async def replay(self, letter_id: str) -> Answer | None:
-        """None if there is no such letter."""
+        """Replay a letter; None if there is no such letter."""
 
     async def replay_delivery(self, delivery: Delivery) -> Answer:
-        """A message that lies elsewhere and stays there unless it succeeds."""
+        """Replay a message of a dead-letter subscription. It is never buried: the caller keeps it if it fails."""
 
     async def purge(self, letter_id: str) -> bool:
-        """False if there is no such letter."""
+        """Delete a letter; False if there is no such letter."""
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
-        """Documents under ids of an earlier build, at most IDS_MAX at a time."""
+        """Move documents from the ids of an earlier build, at most IDS_MAX at a time."""
 
     async def submit(self, run: Any, run_id: str) -> Answer:
-        """A flow run. Raises RunExists and InvalidRun."""
+        """Store a flow run. Raises RunExists and InvalidRun."""
 
     async def sweep(self) -> Answer:
-        """Look after the flow runs' steps that no worker works on."""
+        """Recover steps of flow runs that no worker works on."""
 
     def rebuild(self, view: str) -> AbstractAsyncContextManager[ViewRebuild]: ...
 
@@ -91,7 +91,7 @@ class ViewRebuild(Protocol):
 async def open_backend(
     settings: Settings, url: Address | None = None, at_once: int = AT_ONCE
 ) -> AsyncIterator[Backend]:
-    """The server at `url`, else the one that holds the store, else this process, for `at_once` messages at once."""
+    """The server at `url`, else the store's holder, else this process, with room for `at_once` messages."""
     address = url or find_server(settings)
     if address is None:
         async with open_service(settings, at_once) as service:
@@ -115,7 +115,7 @@ class ServerBackend:
 
     async def deliver(self, delivery: Delivery) -> Answer:
         path, body = push_path(self._client.address), encode_push(delivery)
-        # Without the token: a URL that was given may be another service's.
+        # Without ADMIN_TOKEN: the URL may be that of another service.
         reply = await patiently(lambda: self._client.request("POST", path, body))
         return {"outcome": "refused", **reply.answer}
 
@@ -184,13 +184,13 @@ class _ServerRebuild:
         return await self._ended()
 
     async def leave(self) -> None:
-        """The server need not keep what it folded for us."""
+        """Tell the server to drop the rebuild, so that it frees the fold."""
         if self._begun:
             with contextlib.suppress(Unreachable, exits.NegativeAnswer):
                 await self._ask("DELETE", self._path)
 
     async def _ended(self) -> Answer:
-        """The state once the server has done what it was asked to do."""
+        """The state when the server has finished folding or swapping."""
         while True:
             state = await self._ask("GET", self._path)
             if state["phase"] not in {Phase.FOLDING, Phase.SWAPPING}:
@@ -214,7 +214,7 @@ class LocalBackend:
         self._service = service
 
     async def reach(self) -> None:
-        """It is here."""
+        """Nothing to do: it runs in this process."""
 
     async def deliver(self, delivery: Delivery) -> Answer:
         result = await _settled(lambda: self._service.handle_line(delivery))
@@ -225,7 +225,7 @@ class LocalBackend:
         try:
             result = await _when_there_is_room(lambda: self._service.replay_letter(letter_id))
         except StoreError as error:
-            # This letter only; the others may still succeed.
+            # Only this letter failed; the others may still succeed.
             return {"id": letter_id, "outcome": "retry", "reason": "store_unavailable", "error": str(error)}
         return None if result is None else msgspec.to_builtins(replay_answer(letter_id, result))
 
@@ -283,7 +283,7 @@ def _fine(reply: Reply) -> Answer:
 
 
 async def _when_there_is_room(call: Callable[[], Awaitable[T]]) -> T:
-    """Wait instead of being turned away: big messages fill the room by bytes before they fill it by number."""
+    """Wait until the queue has room: large messages reach its limit of bytes before that of messages."""
     while True:
         try:
             return await call()
@@ -292,7 +292,7 @@ async def _when_there_is_room(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _settled(call: Callable[[], Awaitable[Result]]) -> Result:
-    """The result, tried for a minute while the store is away: a command has no broker that would send it again."""
+    """Retry for a minute while the store is unavailable: a command has no broker that would deliver again."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + PATIENCE_S
     while True:

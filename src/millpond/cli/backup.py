@@ -1,4 +1,4 @@
-"""`millpond backup`: a copy of the embedded store to keep, taken while a server runs on it, or while none does."""
+"""`millpond backup`: copies the embedded store into a file, with or without a running server."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from millpond.stores.sqlite.file import amount
 def backup(file: Path, *, as_json: bool) -> None:
     """Copy the embedded store into a file, also while it serves.
 
-    The copy is of the moment the command began: everything acknowledged before is in it. It is checked and synced
-    before it gets its name, and is a store like any other: STORE=sqlite:FILE serves it. A FILE that exists is never
-    overwritten. Exits with 1 where no copy could be made; then nothing is left of it.
+    The copy has the state at the start of the command: everything acknowledged before is in it. It is checked and
+    synced before it gets its name, and is a store like any other: STORE=sqlite:FILE serves it. An existing FILE is
+    never overwritten. Exits with 1 if the copy failed; then no file is left behind.
     """
     settings = load_settings()
     store = _embedded(settings)
@@ -87,7 +87,7 @@ def _copy(store: Path, file: Path) -> Copied:
         shown = 0
 
         def on_pages(done: int, pages: int) -> None:
-            # A person knows how big the store is, not how many pages it has.
+            # Shown in bytes: users know the store's size, not its number of pages.
             nonlocal shown
             now = total * done // max(pages, 1)
             advance(now - shown)
@@ -98,7 +98,7 @@ def _copy(store: Path, file: Path) -> Copied:
 
 @contextlib.contextmanager
 def _ended_cleanly() -> Iterator[None]:
-    """SIGTERM would end Python without any cleaning up: here it is heard, and ends with the code it always has."""
+    """Clean up on SIGTERM, which would end Python without it, and keep its usual exit code."""
 
     def leave(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)

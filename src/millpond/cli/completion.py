@@ -1,4 +1,4 @@
-"""`millpond completion`: the script a shell needs to complete our commands and options."""
+"""`millpond completion`: prints the script with which a shell completes our commands and options."""
 
 from __future__ import annotations
 

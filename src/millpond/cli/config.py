@@ -1,4 +1,4 @@
-"""`millpond config`: what a server started here and now would run with."""
+"""`millpond config`: shows the settings that a server started here would use. Never shows a secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = (Column("name"), Column("value"), Column("from"), Column("meaning"))
 def config(*, as_json: bool) -> None:
     """Show the effective settings and where each came from.
 
-    Secrets are masked. A setting that is wrong is refused here as it would be by `millpond serve`.
+    Secrets are masked. A wrong setting is refused with the same error as by `millpond serve`.
     """
     effective = load_settings()
     if as_json:
@@ -48,7 +48,7 @@ def _masked(setting: Setting, effective: Settings) -> Any:
 
 
 def _shown(setting: Setting, effective: Settings) -> Any:
-    """The value as one would write it in the environment."""
+    """The value as it is written in the environment."""
     value = _masked(setting, effective)
     if isinstance(value, bool):
         return "on" if value else "off"

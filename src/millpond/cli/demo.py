@@ -1,4 +1,4 @@
-"""`millpond demo`."""
+"""`millpond demo`: runs a service with a made-up feed (`demo_feed`), and checks its documents (`demo_show`)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _STEPS = "millpond.demo.steps"
 @setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
 @store_option
-@click.option("--seed", type=int, default=1, show_default=True, help="Another seed, another market.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the made-up feed.")
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=40.0, show_default=True, help="Events a second.")
-@click.option("--log", "log_file", type=click.Path(dir_okay=False), help="Where the service's log lines go.")
+@click.option("--log", "log_file", type=click.Path(dir_okay=False), help="File for the service's log lines.")
 @click.pass_context
 def demo(ctx: click.Context, seed: int, rate: float, log_file: str | None) -> None:
-    """Run the service on a lively made-up feed, and check every document live.
+    """Run the service on a made-up feed, and check every document while it runs.
 
-    Services, pipelines, ticks, bars, signals and flow runs, with duplicates, republished, reordered, late, stale
-    and poison messages, pushed over HTTP. A line in the terminal says how many documents differ from the fold of
-    everything that arrived. Ctrl-C ends it; `millpond verify` on the same store says the same again.
+    The feed has services, pipelines, ticks, bars, signals and flow runs, with duplicates, republished, reordered,
+    late, stale and poison messages, pushed over HTTP. A line in the terminal shows how many documents differ from
+    the fold of everything that arrived. Ctrl-C ends it; `millpond verify` on the same store repeats the check.
     """
     try:
         settings = load_settings()

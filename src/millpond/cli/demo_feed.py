@@ -1,4 +1,4 @@
-"""The demo's broker: pushes over HTTP, like Pub/Sub, and sends again what was not acknowledged."""
+"""The demo's broker: pushes over HTTP, like Pub/Sub, and resends unacknowledged messages. Run by `demo_show`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _FINAL = frozenset({200, 400})
 # Probabilities per message.
 _HELD_UP = 0.06
 _DELIVERED_TWICE = 0.05
-# Signals come and go; more than these are not remembered.
+# The table is cleared at this size: new signals never stop coming.
 _KEYS_MAX = 10_000
 
 
 class Feed:
     def __init__(self, url: str, seed: int, rate: float) -> None:
-        """`rate` is how many things happen in a second."""
+        """`rate`: events per second."""
         self._scene = Scene(seed, now_us())
         self._dice = random.Random(f"{seed}/broker")  # noqa: S311 - repeatable on purpose
         self._rate = rate
         self._client = Client(Address.parse(url), timeout_s=_TIMEOUT_S)
         self._room = asyncio.Semaphore(_AT_ONCE)
-        self._on_their_way: set[asyncio.Task[None]] = set()
-        # The latest time that was delivered about each thing.
+        self._in_flight: set[asyncio.Task[None]] = set()
+        # Topic and key → the latest event time delivered.
         self._newest: dict[tuple[str, str], int] = {}
         self.delivered = 0
         self.duplicates = 0
@@ -43,7 +43,7 @@ class Feed:
         self.outcomes: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """First what had happened before, then what happens, for ever."""
+        """Publish the history first, then new events until cancelled."""
         for message in self._scene.before(now_us()):
             await self._start(message, 0.0)
         due = time.monotonic()
@@ -55,13 +55,13 @@ class Feed:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def close(self) -> None:
-        for task in self._on_their_way:
+        for task in self._in_flight:
             task.cancel()
-        await asyncio.gather(*self._on_their_way, return_exceptions=True)
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
         self._client.close()
 
     async def _publish(self, message: PublishedMessage, *, is_copy: bool) -> None:
-        """Everything that reaches the consumer because of this message."""
+        """Start all deliveries of this message, some late, some twice."""
         dice = self._dice
         after_s = max(0.0, (message.published_at - now_us()) / 1e6)
         after_s += dice.uniform(0.8, 4.0) if dice.random() < _HELD_UP else 0.0
@@ -70,12 +70,12 @@ class Feed:
             await self._start(message, after_s + dice.uniform(0.05, 3.0), is_duplicate=True)
 
     async def _start(self, message: PublishedMessage, after_s: float, *, is_duplicate: bool = False) -> None:
-        # Waits where too much is under way, as a broker does whose consumer is slow.
+        # Wait if too many deliveries are in flight, as a broker does with a slow consumer.
         async with self._room:
             pass
         task = asyncio.create_task(self._deliver(message, after_s, is_duplicate=is_duplicate))
-        self._on_their_way.add(task)
-        task.add_done_callback(self._on_their_way.discard)
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
 
     async def _deliver(self, message: PublishedMessage, after_s: float, *, is_duplicate: bool) -> None:
         await asyncio.sleep(after_s)
@@ -97,7 +97,7 @@ class Feed:
         self.outcomes[str(reply.answer.get("outcome"))] += 1
 
     def _is_overtaken(self, message: PublishedMessage) -> bool:
-        """Whether something later was delivered about the same thing before."""
+        """Whether a later event with the same topic and key was delivered before."""
         fact = message.fact
         at = message.published_at if fact.at is None else fact.at
         if len(self._newest) > _KEYS_MAX:

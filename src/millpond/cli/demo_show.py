@@ -1,4 +1,7 @@
-"""The demo itself, beside a service that runs: the feed, a flow run now and then, the check, and its line."""
+"""Runs the demo beside a service: the feed, a flow run every 45 seconds, the check, and its status line.
+
+Changes documents only through the service. Called by `demo`.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ class Show:
 
     @property
     def different(self) -> int:
-        """How many documents are not what the log says."""
+        """How many documents differ from the fold of the log."""
         return len(self._different)
 
     async def run(self, service: Service, url: str) -> None:
-        """Until cancelled. The last line stays: it is what the demo came to."""
+        """Run until cancelled. The last status line stays as the result."""
         feed = Feed(url, self._seed, self._rate)
         try:
             async with asyncio.TaskGroup() as group:
@@ -52,24 +55,24 @@ class Show:
                 click.echo(self._line if not sys.stdout.isatty() else "")
 
     async def _check(self, service: Service, feed: Feed) -> None:
-        """Fold the log anew. Documents of what came are compared at once, and all of them every now and then."""
+        """Fold the log: compare the documents of new entries every second, and all documents from time to time."""
         loop = asyncio.get_running_loop()
-        all_at = said_at = 0.0
+        all_at = line_at = 0.0
         async with _begun(service) as verifier:
             while True:
                 began = loop.time()
                 if began >= all_at:
                     self._different = {found.doc for found in (await verifier.check()).listed}
-                    # However many there are: looking at all of them takes a twentieth of the time.
+                    # Comparing all documents takes at most a twentieth of the time, however many there are.
                     all_at = loop.time() + max(_ALL_EVERY_S, 20 * (loop.time() - began))
                 else:
                     self._different |= {found.doc for found in (await verifier.check_touched()).listed}
-                self._say(feed, new_line=began >= said_at)
-                if began >= said_at:
-                    said_at = began + _LINE_EVERY_S
+                self._print(feed, new_line=began >= line_at)
+                if began >= line_at:
+                    line_at = began + _LINE_EVERY_S
                 await asyncio.sleep(_CHECK_EVERY_S)
 
-    def _say(self, feed: Feed, *, new_line: bool) -> None:
+    def _print(self, feed: Feed, *, new_line: bool) -> None:
         self._line = (
             f"{feed.delivered:,} delivered, {feed.duplicates:,} duplicates, {feed.out_of_order:,} out of order, "
             f"{feed.outcomes['poison']:,} poison, {self.different} documents different from the fold (checked live)"
@@ -83,7 +86,7 @@ class Show:
         await asyncio.sleep(_FIRST_RUN_S)
         for number in range(1, 1_000_000):
             with contextlib.suppress(MillpondError):
-                # A run that could not be stored is not missed: the next one comes.
+                # A run that could not be stored is skipped: the next one follows.
                 await service.flow.submit(_flow_run(number, now_us(), service.flow.steps))
             await asyncio.sleep(_RUN_EVERY_S)
 
@@ -96,7 +99,7 @@ async def _begun(service: Service) -> AsyncIterator[Verifier]:
 
 
 def _flow_run(number: int, now: int, types: Container[str]) -> dict[str, Any]:
-    """Import, two checks at once, and charts of one symbol, if they can be drawn."""
+    """A run with an import, two parallel checks, and charts of one symbol if the chart step is loaded."""
     symbol = symbols()[number % len(symbols())]
     steps = {
         "1-import": _step("DEMO_IMPORT", {"seconds": 2.5}),

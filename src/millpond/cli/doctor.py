@@ -1,4 +1,4 @@
-"""`millpond doctor`: what this pond stands on, looked at from outside, and what to do about what is found."""
+"""`millpond doctor`: runs the checks of `millpond.doctor`, and prints their findings and advice. Never writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
 
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.PROBLEM: "red", State.UNCHECKED: "cyan"}
-# The worst first in the sum, as a person asks.
+# The summary has the most severe state first.
 _SUMMED = (
     (State.PROBLEM, "problem", "problems"),
     (State.WARNING, "warning", "warnings"),
@@ -31,7 +31,7 @@ _SUMMED = (
     "subscriptions",
     metavar="SUBSCRIPTION",
     multiple=True,
-    help="Subscription to look at, beside those of ROUTES and SUBSCRIPTION_TOPIC_MAP. Give it again for more.",
+    help="Subscription to check, besides those of ROUTES and SUBSCRIPTION_TOPIC_MAP; repeatable.",
 )
 @store_option
 @views_option
@@ -40,8 +40,8 @@ _SUMMED = (
 def doctor(ctx: click.Context, subscriptions: tuple[str, ...], *, as_json: bool) -> None:
     """Examine settings, store, document ids, clock, subscriptions and disk.
 
-    Reads only, needs no server, and may run beside one. What it finds is ok, a warning, a problem, or could not be
-    checked from here, each with what to do. Exits with 1 where there is a problem.
+    Reads only, needs no server, and may run beside one. Each finding is ok, a warning, a problem, or could not be
+    checked from here, with advice. Exits with 1 if there is a problem.
     """
     overrides = ctx.meta.get(OVERRIDES, {})
     findings = asyncio.run(examine(os.environ, overrides, subscriptions))

@@ -1,4 +1,7 @@
-"""`millpond get` and `millpond ls`: documents, read directly from the store, also beside a running server."""
+"""`millpond get` and `millpond ls`: read documents directly from the store, also beside a running server.
+
+Never writes.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ _DOCUMENTS = (Column("id"), Column("version", right=True), Column("data", clip=T
 def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> None:
     """Show one document.
 
-    Reads the store directly, also while a server runs. Exits with 1 where there is no such document.
+    Reads the store directly, also while a server runs. Exits with 1 if there is no such document.
     """
     ref = _ref(path, key)
     snapshot = asyncio.run(_read(load_settings(), ref))
     if snapshot.data is None:
         text = f"there is no document {ref.path}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond ls {ref.collection}` lists what there is")
+            raise exits.NegativeAnswer(f"{text}: `millpond ls {ref.collection}` lists the documents")
         print_json({"reason": "not_found", "error": text})
         ctx.exit(exits.NEGATIVE)
     if as_json:
@@ -62,7 +65,7 @@ def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> Non
 def ls(ctx: click.Context, collection: str | None, limit: int, after: str | None, *, as_json: bool) -> None:
     """List the collections, or the documents of one.
 
-    Reads the store directly, also while a server runs. Exits with 1 where the collection holds nothing.
+    Reads the store directly, also while a server runs. Exits with 1 if the collection is empty.
     """
     settings = load_settings()
     if collection is None:
@@ -121,7 +124,7 @@ def _show_collections(found: list[tuple[str, int]], *, as_json: bool) -> None:
 
 
 def _flat(fields: Document, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with its path; lists stay whole."""
+    """Every leaf with its path; lists are not split."""
     for name, value in fields.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")
@@ -130,5 +133,5 @@ def _flat(fields: Document, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _preview(data: Document | None) -> Document:
-    """What tells documents apart at a glance; where they came from is for `get`."""
+    """The fields that distinguish documents in a list, without their origin; `get` shows all."""
     return {name: value for name, value in (data or {}).items() if name not in {"source", "data"}}

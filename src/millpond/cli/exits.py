@@ -1,4 +1,4 @@
-"""Exit codes, in one place: scripts depend on them, so a code never changes its meaning."""
+"""All exit codes. Scripts depend on them: a code never changes its meaning. Used by every command."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ TABLE = (
     (USAGE, "wrong usage or a wrong setting"),
     (UNREACHABLE, "the server or the store could not be reached"),
     (INTERRUPTED, "interrupted with Ctrl-C"),
-    (BROKEN_PIPE, "whoever read the output went away, as `head` does"),
+    (BROKEN_PIPE, "the reader of the output closed it, as `head` does"),
 )
 
 
 class NegativeAnswer(MillpondError):
-    """What was asked for is not there, or some of what was to be done failed."""
+    """The requested object does not exist, or part of the work failed."""
 
 
 class WrongUsage(MillpondError):
-    """The command cannot do this as it was called, whatever the world looks like."""
+    """The command can never do this with these arguments and settings."""
 
 
 class ReaderGone(Exception):
-    """Whoever read our standard output has gone. No error of ours, and none to talk about."""
+    """The reader of our standard output has closed it. No message is printed."""
 
 
 def leave(code: int) -> NoReturn:
-    """End now. Python would first wait for every thread and pool that a step left behind, for ever perhaps."""
+    """End now. Python would first wait for every thread and pool that a step left behind, perhaps forever."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)

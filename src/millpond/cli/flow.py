@@ -1,4 +1,7 @@
-"""`millpond flow`: submit a flow run, look at one, try one in place, look after those that were left."""
+"""`millpond flow`: submits a flow run, shows one, sweeps unclaimed steps, and runs one locally.
+
+Submitting and sweeping go through `backend`; a local run is kept in memory, and never written to the store.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ _STEPS = (
 
 
 def run_arguments(command: F) -> F:
-    """The file a run is in, and the id it is to have."""
+    """The arguments FILE, which holds a run, and --run-id."""
     text = "The run's id; by default its own runId, else a new one."
     named = click.option("--run-id", metavar="ID", help=text)(command)
     return click.argument("file", type=click.File("rb"))(named)
@@ -54,7 +57,7 @@ def run_arguments(command: F) -> F:
 
 @click.group(epilog=example("millpond flow submit run.json", "millpond flow show RUN_ID", "millpond flow sweep"))
 def flow() -> None:
-    """Submit flow runs, look at them, and look after them."""
+    """Submit, show and sweep flow runs."""
 
 
 @flow.command(epilog=example("millpond flow submit run.json", "millpond flow submit run.json --run-id nightly-7"))
@@ -66,13 +69,13 @@ def flow() -> None:
 def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
     """Store a flow run and have it worked on.
 
-    FILE is the run as a JSON object (- is standard input). The running server works through it; where none runs on
-    an embedded store, the next one does. On Firestore the run is created and touched, and whoever gets the event
-    works on it. To submit the same run again is harmless. Exits with 1 where another run has its id.
+    FILE is the run as a JSON object (- is standard input). The running server works on it; on an embedded store
+    without a server, the next server does. On Firestore the run is created and updated, and the worker that gets
+    the event works on it. Submitting the same run again changes nothing. Exits with 1 if another run has its id.
     """
     run = decode_run(file)
     try:
-        # Chosen once, here: a submission that has to be sent again must be the same one.
+        # The id is chosen once, here, so that a retry submits the same run.
         answer = asyncio.run(_submit(load_settings(), run, run_id or id_of(run)))
     except RunExists as error:
         if not as_json:
@@ -88,7 +91,7 @@ def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: b
     )
     if answer["notOurs"]:
         print_note(f"No worker here does {', '.join(answer['notOurs'])}: those steps wait for one that does.")
-    print_note(f"Look at it: millpond flow show {shown}")
+    print_note(f"Show it: millpond flow show {shown}")
 
 
 @flow.command(epilog=example("millpond flow show nightly-7", "millpond flow show nightly-7 --json"))
@@ -99,13 +102,13 @@ def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: b
 def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
     """Show a run's steps and how each of them ended.
 
-    Reads the store directly, also while a server runs. Exits with 1 where there is no such run.
+    Reads the store directly, also while a server runs. Exits with 1 if there is no such run.
     """
     found = asyncio.run(_read(load_settings(), run_id))
     if found.data is None:
         text = f"there is no run {run_id}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond ls {FLOW_RUNS}` lists what there is")
+            raise exits.NegativeAnswer(f"{text}: `millpond ls {FLOW_RUNS}` lists the runs")
         print_json({"reason": "not_found", "error": text})
         ctx.exit(exits.NEGATIVE)
     if as_json:
@@ -119,12 +122,13 @@ def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
 @steps_option
 @json_option
 def sweep(*, as_json: bool) -> None:
-    """Look after steps that nobody works on.
+    """Recover steps that no worker works on.
 
-    Those whose worker went silent become READY again, or FAILED after their last attempt (FLOW_ATTEMPTS_MAX), and
-    READY steps that nobody took up are announced. Nothing is worked on here: on Firestore each change is an event,
-    on an embedded store the running server takes it up, or the next one. Only steps of types that are loaded are
-    looked at (--steps; where a server runs, its own). Exits with 1 where a run could not be changed.
+    Steps whose worker stopped responding become READY again, or FAILED after their last attempt
+    (FLOW_ATTEMPTS_MAX). READY steps that no worker claimed are announced. The command itself works on no step: on
+    Firestore each change is an event; on an embedded store the running server, or the next one, claims the step.
+    Only steps of loaded types are examined (--steps; if a server runs, its own). Exits with 1 if a run could not be
+    changed.
     """
     report = asyncio.run(_sweep(load_settings()))
     if as_json:
@@ -152,11 +156,11 @@ def sweep(*, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def run_local(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: bool) -> None:
-    """Work through a flow run here and now, and show how it ended.
+    """Work on a flow run in this process, and show how it ended.
 
-    FILE is the run as a JSON object (- is standard input). The same worker as a server's, event by event, but the
-    run is kept in memory only: steps read documents of the store and write files to ARTIFACTS_DIR, and nothing else
-    is changed. Exits with 1 where a step FAILED, or is left undone.
+    FILE is the run as a JSON object (- is standard input). The worker is the server's, but the run is kept in
+    memory only: steps read documents of the store and write files to ARTIFACTS_DIR, and nothing else is changed.
+    Exits with 1 if a step FAILED, or was not worked on.
     """
     run_id, run = asyncio.run(_work_through(load_settings(), decode_run(file), run_id))
     if as_json:
@@ -183,9 +187,9 @@ async def _sweep(settings: Settings) -> Answer:
 
 
 async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tuple[str, Document]:
-    """The run's id, and the run when there is nothing left to do."""
+    """Work on all steps. Returns the run's id, and the run at its end."""
     store, metrics = MemoryStore(), Metrics()
-    # Standard output belongs to the answer; what the worker has to say goes to standard error.
+    # Standard output is for the answer; the worker's log lines go to standard error.
     log = Log(sys.stderr.buffer, env=settings.env, metrics=metrics)
     try:
         async with _documents(settings) as documents:
@@ -195,7 +199,7 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
             )
             chosen = (await flow.submit(run, run_id)).run_id
             number, outcome = 0, FlowOutcome.SUCCEEDED
-            # Nobody else works on it, so a race is lost only where an attempt was given up, and counted.
+            # No other worker has this run, so a lost race means that an attempt was given up, and counted.
             while outcome in {FlowOutcome.SUCCEEDED, FlowOutcome.FAILED, FlowOutcome.LOST_RACE}:
                 number += 1
                 event = FlowEvent(run_id=chosen, id=f"local-{number}", type=UPDATED_TYPE)
@@ -208,7 +212,7 @@ async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tup
 
 @contextlib.asynccontextmanager
 async def _documents(settings: Settings) -> AsyncIterator[StoreWithCatalog]:
-    """What steps may read; a store that is not there yet is an empty one."""
+    """The store that steps may read; if it does not exist yet, an empty one."""
     path = settings.store_path
     missing = path is not None and not path.exists()
     store: StoreWithCatalog = MemoryStore() if missing else open_store(settings, read_only=True)

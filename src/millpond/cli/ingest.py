@@ -1,4 +1,4 @@
-"""`millpond ingest`: a file of messages, through the running server, or into the store itself if none runs."""
+"""`millpond ingest`: sends a file of messages through `backend`: the running server, or the store if none runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class IngestReport:
         }
 
     def _fault(self, number: int, kind: str, text: str) -> None:
-        """The first of them in full; a file that is wrong throughout must not fill memory or the screen."""
+        """Keep the first faults only: a file that is wrong throughout must not fill memory or the screen."""
         self.faulty += 1
         if len(self.faults) < _FAULTS_MAX:
             self.faults.append({"line": number, "kind": kind, "error": text})
@@ -82,7 +82,7 @@ class IngestReport:
     type=click.IntRange(1, 10_000),
     default=64,
     show_default=True,
-    help="Messages under way at once.",
+    help="Messages at once.",
 )
 @click.option("--publish-time", metavar="TIME", help="RFC 3339 publish time of lines that have none.")
 @url_option(None, "Server; by default the one that holds the store, else no server at all.")
@@ -102,10 +102,10 @@ def ingest(
     """Feed a file of messages, one JSON object a line.
 
     A line is a push body ({"message": {…}, "subscription": …}) or {"topic": …, "data": {…}, "publishTime": …} with
-    attributes and messageId if you like. The id that is not given is a hash of the line and its number, so the
-    same file again changes nothing. Lines that cannot be read are reported and skipped.
+    optional attributes and messageId. A missing id is a hash of the line and its number, so ingesting the same file
+    again changes nothing. Lines that cannot be read are reported and skipped.
 
-    Exits with 1 where a line was bad or a message poison, with 3 where the server went away.
+    Exits with 1 if a line was bad or a message poison, with 3 if the server ended.
     """
     try:
         default_time = timestamps.parse(publish_time, "--publish-time") if publish_time else None
@@ -120,7 +120,7 @@ def ingest(
     else:
         _show(summary)
         if report.outcomes["poison"] and settings.poison_policy != "native":
-            print_note("What was poison lies in the letters: millpond dlq list")
+            print_note("Poison messages are dead letters now: millpond dlq list")
     ctx.exit(exits.NEGATIVE if report.faulty else exits.OK)
 
 
@@ -142,14 +142,14 @@ async def _ingest(
     concurrency: int,
     report: IngestReport,
 ) -> str:
-    """What took the messages: a server's URL, or the store."""
+    """Send all messages. Returns the server's URL, or the store."""
     async with open_backend(settings, url, concurrency) as backend:
         await backend.reach()
         with progress("Ingesting", source.size) as advance:
             try:
                 await _send_all(backend, source, default_time, concurrency, report, advance)
             except BaseExceptionGroup as group:
-                # The first failure stopped the rest; one line is enough for all of them.
+                # The first failure cancelled the others: report that one only.
                 raise _first(group) from None
         return backend.name
 
@@ -191,18 +191,18 @@ async def _lines(source: ChunkSource, default_time: int | None, advance: Advance
 
 
 class ChunkSource:
-    """What is read. `size` is known for files on disk only."""
+    """The input. `size` is known for files on disk only."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
         status = os.fstat(file.fileno())
         self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        # Files on disk are always ready; the writer of a pipe may take its time.
+        # Files on disk are always ready; a read from a pipe may block.
         self.may_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or file.isatty()
 
 
 async def read_chunks(source: ChunkSource) -> AsyncIterator[bytes]:
-    """Every chunk, then one that is empty."""
+    """Every chunk, then an empty one."""
     if not source.may_wait:
         while chunk := source.file.read(_CHUNK_BYTES):
             yield chunk
@@ -224,5 +224,5 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, Unreachable):
-        return Unreachable(f"{error}; what arrived stays, so run the same command again")
+        return Unreachable(f"{error}; messages already sent are kept: run the same command again")
     return error

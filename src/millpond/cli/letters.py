@@ -1,4 +1,4 @@
-"""`millpond dlq`: the group, and its reading half. Replaying and purging are in `letters_write`."""
+"""`millpond dlq`: the group, and the commands that read letters. `letters_write` has those that write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LETTERS = (
     Column("replayed"),
     Column("error", clip=True),
 )
-# In the order of a person's questions: what, why, when, from where.
+# In this order: what, why, from where, when.
 _ENVELOPE = (
     ("message", "messageId"),
     ("reason", "reason"),
@@ -63,10 +63,10 @@ class Opened(NamedTuple):
 
 @click.group(epilog=example("millpond dlq list", "millpond dlq replay --all --reason view_error"))
 def dlq() -> None:
-    """Look at dead letters, replay them, purge them.
+    """List, show, replay and purge dead letters.
 
-    A dead letter is a message that could not be applied, kept whole, with why. Fix the cause, replay, and
-    purge once it is applied.
+    A dead letter is a message that could not be applied, kept whole with the reason. Fix the cause, replay the
+    letter, and purge it once it is applied.
     """
 
 
@@ -105,7 +105,7 @@ def list_letters(wanted: LetterFilter, limit: int, after: str | None, *, as_json
 def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
     """Show one letter: its envelope, why it was buried, and the payload.
 
-    Whatever in it is not printable is shown as an escape. Exits with 1 where there is no such letter.
+    Characters that are not printable are shown as escapes. Exits with 1 if there is no such letter.
     """
     opened = asyncio.run(_open(load_settings(), letter_id))
     if opened is None:

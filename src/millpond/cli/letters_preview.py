@@ -1,7 +1,7 @@
-"""`millpond dlq replay --dry-run`: the document changes a replay would make, worked out beside the store.
+"""`millpond dlq replay --dry-run`: shows the changes to documents that a replay would make. Never writes.
 
-By the views of this command's settings, which may be newer than those of the server that runs: so a mended view can
-be tried on its letters before it is deployed.
+Uses the views of this command's settings, which may be newer than those of the running server: a fixed view can be
+tried on its letters before it is deployed. Called by `letters_write`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OUTCOMES = (Column("outcome"), Column("reason"), Column("letters", right=True))
 
 
 def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool) -> list[dict[str, Any]]:
-    """Print what a replay of these letters would lead to; what would become of each."""
-    told, changes = asyncio.run(_preview(settings, letter_ids))
+    """Print what a replay of these letters would change. Returns the answer for each letter."""
+    answers, changes = asyncio.run(_preview(settings, letter_ids))
     if as_json:
-        summary = dict(Counter(str(answer["outcome"]) for answer in told))
-        print_json({"letters": told, "changes": changes, "summary": summary})
-    elif not told:
+        summary = dict(Counter(str(answer["outcome"]) for answer in answers))
+        print_json({"letters": answers, "changes": changes, "summary": summary})
+    elif not answers:
         print_note("There are no letters to replay.")
     else:
         rows = [row for change in changes for row in _rows(change)]
@@ -44,11 +44,11 @@ def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool
             print_table(_CHANGES, rows[:_ROWS_MAX])
         if len(rows) > _ROWS_MAX:
             print_line(f"… and {len(rows) - _ROWS_MAX} more (--json lists all of them)")
-        outcomes = Counter((str(answer["outcome"]), str(answer["reason"])) for answer in told)
+        outcomes = Counter((str(answer["outcome"]), str(answer["reason"])) for answer in answers)
         print_table(_OUTCOMES, [(*what, n) for what, n in outcomes.most_common()])
         documents = "1 document" if len(changes) == 1 else f"{len(changes)} documents"
         print_note(f"A replay would write {documents}. Nothing was written.")
-    return told
+    return answers
 
 
 async def _preview(
@@ -58,18 +58,18 @@ async def _preview(
         router = Router(load_views(settings), route_rules(settings))
         preview = Preview(store, router, engine_rules(settings).receipts)
         letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
-        told: list[dict[str, Any]] = []
-        with progress("Looking", len(letter_ids)) as advance:
+        answers: list[dict[str, Any]] = []
+        with progress("Previewing", len(letter_ids)) as advance:
             for at in range(0, len(letter_ids), _AT_ONCE):
                 some = letter_ids[at : at + _AT_ONCE]
                 found = await preview_letters(preview, letters, some, time.time_ns() // 1_000)
-                told += msgspec.to_builtins(found)
+                answers += msgspec.to_builtins(found)
                 advance(len(some))
-        return told, preview.changes()
+        return answers, preview.changes()
 
 
 def _rows(change: DocumentChange) -> Iterator[tuple[Any, ...]]:
-    """One row for each field that would change; who decides the document then is the last of them."""
+    """One row for each field that would change, and one for the message that would decide the document."""
     before = change.before or {}
     for name in differing_fields(None, before, change.after):
         if name == "source":

@@ -1,6 +1,6 @@
-"""`millpond dlq replay` and `purge`: through the server that holds the store, or under its lock where none runs.
+"""`millpond dlq replay` and `purge`: through `backend`, the server that holds the store or this process.
 
-A replay never removes a letter: it is noted on it, and it stays until it is purged or expires.
+A replay never removes a letter: the letter records it, and stays until it is purged or expires.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FAILED = (Column("id"), Column("outcome"), Column("reason"), Column("error", cl
     ),
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every letter there is now.")
+@click.option("--all", "everything", is_flag=True, help="All letters that exist now.")
 @filter_options
 @click.option("--subscription", help="Instead: the messages of a dead-letter subscription, by its id or path.")
 @click.option("--limit", type=click.IntRange(1), help="At most this many, with --subscription.")
@@ -63,8 +63,8 @@ def replay(
 
     Letters stay until they are purged or expire. With --subscription, messages of a dead-letter subscription
     (DLQ_TOPIC's, or one Pub/Sub fills by a dead-letter policy) get their original subscription and publish time
-    back; those that succeed are acknowledged, the others stay. Exits with 1 where any of them failed again, or
-    would fail.
+    back; those that succeed are acknowledged, the others stay. Exits with 1 if a message failed again, or would
+    fail.
     """
     if dry_run:
         if subscription is not None:
@@ -104,7 +104,7 @@ def replay(
     epilog=example("millpond dlq purge --all --state succeeded", "millpond dlq purge cli__cli-1f0c --yes"),
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Every letter there is now.")
+@click.option("--all", "everything", is_flag=True, help="All letters that exist now.")
 @filter_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
@@ -113,9 +113,9 @@ def replay(
 def purge(
     ctx: click.Context, ids: tuple[str, ...], wanted: LetterFilter, *, everything: bool, yes: bool, as_json: bool
 ) -> None:
-    """Delete letters for ever.
+    """Delete letters forever.
 
-    Asks first on a terminal; elsewhere it needs --yes. Exits with 1 where one of the IDs was not there.
+    Asks for confirmation on a terminal; elsewhere it needs --yes. Exits with 1 if one of the IDs does not exist.
     """
     settings = _settings()
     chosen = chosen_ids(settings, ids, wanted, everything=everything)
@@ -142,8 +142,8 @@ def _settings() -> Settings:
 
 def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to ask: give --yes to purge", click.get_current_context())
-    if not click.confirm(f"Purge {_letters(count)} for ever? What is purged cannot be replayed.", err=True):
+        raise click.UsageError("there is no terminal to ask on: give --yes to purge", click.get_current_context())
+    if not click.confirm(f"Purge {_letters(count)} forever? Purged letters cannot be replayed.", err=True):
         raise exits.NegativeAnswer("nothing was purged")
 
 
@@ -166,7 +166,7 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
 
 async def _replay_subscription(settings: Settings, subscription: str, limit: int | None) -> list[Answer]:
     try:
-        from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only where they are used
+        from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only if they are used
         from millpond.ingress.dead_letter_subscription import replay_all  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra("--subscription", subscription, error) from None

@@ -1,4 +1,4 @@
-"""`millpond load`: a load tester for a server with a store of its own, which it fills with made-up events."""
+"""`millpond load`: a load tester. It fills the server's store with made-up events, and measures the answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FINE = {"200", "429"}
 class Measures:
     def __init__(self) -> None:
         self.answers: Counter[str] = Counter()
-        # Of acknowledged requests only: refusals are quick, and would flatter the rest.
+        # Of acknowledged requests only: refusals are fast, and would make the latency look better.
         self.latencies_s: list[float] = []
         self.seconds = 0.0
 
@@ -56,17 +56,19 @@ class Measures:
 
 
 @click.command(epilog=example("STORE=sqlite:/tmp/load.db millpond serve", "millpond load --concurrency 200"))
-@url_option("http://localhost:8080/pubsub/push", "Where to push to.")
-@click.option("--requests", type=click.IntRange(1, 10_000_000), default=2_000, show_default=True, help="How many.")
+@url_option("http://localhost:8080/pubsub/push", "URL to push to.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many at once."
+    "--requests", type=click.IntRange(1, 10_000_000), default=2_000, show_default=True, help="Number of requests."
 )
-@click.option("--topic", default="system.events", show_default=True, help="A built-in topic to make events of.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Requests at once."
+)
+@click.option("--topic", default="system.events", show_default=True, help="A built-in topic; its events are sent.")
 @click.option(
     "--subscription",
     default="projects/local/subscriptions/loadtest",
     show_default=True,
-    help="Subscription the messages name.",
+    help="Subscription that the messages name.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(0.1, 600), default=30.0, show_default=True, help="Seconds for one request."
@@ -92,7 +94,7 @@ def load(
     server a store of its own. Exits with 1 on anything but 200 and 429: 5xx, timeouts, failed connections.
     """
     if not url.is_loopback and not allow_remote:
-        raise click.UsageError(f"{url.base} is not this machine: give --allow-remote if you mean it", ctx)
+        raise click.UsageError(f"{url.base} is not this machine: --allow-remote allows it", ctx)
     known = _makers(load_settings())
     if topic not in known:
         raise click.UsageError(f"{topic!r} is no built-in topic: use one of {', '.join(known)}", ctx)
@@ -108,10 +110,10 @@ def load(
 
 async def _run(url: Address, events: Events, requests: int, concurrency: int, timeout_s: float) -> Measures:
     client = Client(url, timeout_s=timeout_s)
-    # Asked once before anything is counted: a server that is not there is no finding about its limits.
+    # One request before the measurement: if no server answers, there is nothing to measure.
     await client.request("GET", "/livez")
     measures = Measures()
-    # Shared: whichever worker is free takes the next one.
+    # Shared by all workers: a free one takes the next number.
     numbers = iter(range(requests))
     workers = min(concurrency, requests)
     started = time.perf_counter()
@@ -169,14 +171,14 @@ def _meaning(answer: str) -> str:
     if answer == "200":
         return "acked: the store holds it"
     if answer == "429":
-        return "backpressure working: the queue was full, Pub/Sub would send it again"
+        return "backpressure: the queue was full; Pub/Sub would deliver it again"
     if answer.startswith("5"):
         return "transient failure, should be rare: too much pressure, or a bug"
     if answer == "timeout":
         return "no answer within --timeout"
     if answer == "connection_failed":
         return "connection refused or broken: the server is gone, or its backlog is full"
-    return "refused: is this Millpond, and the topic one it knows?"
+    return "refused: check that this is Millpond, and that it knows the topic"
 
 
 def _system_event(number: int, at: str) -> Payload:
@@ -214,7 +216,7 @@ def _symbol(number: int) -> str:
 
 
 def _makers(settings: Settings) -> dict[str, Callable[[int, str], Payload]]:
-    """Topic → how one of its events looks."""
+    """Topic → the function that makes one of its events."""
     return {
         settings.system_events_topic: _system_event,
         "ingest-heartbeat": _heartbeat,
@@ -227,7 +229,7 @@ def _makers(settings: Settings) -> dict[str, Callable[[int, str], Payload]]:
 class Events:
     """The push bodies of one run: valid, each one unique, spread over a hundred documents of the topic's view.
 
-    `run` keeps two runs against one store apart.
+    `run` makes the ids of two runs against one store distinct.
     """
 
     def __init__(self, make: Callable[[int, str], Payload], topic: str, subscription: str, run: str) -> None:

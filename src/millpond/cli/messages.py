@@ -1,4 +1,4 @@
-"""Messages as Pub/Sub would push them, made by the commands that send some."""
+"""Encodes messages as Pub/Sub would push them. Called by the commands that send messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encode_push(delivery: Delivery) -> bytes:
         "publishTime": timestamps.to_text(delivery.publish_time),
     }
     if delivery.data is not None:
-        # What was no base64 is sent as it came, so that the server meets the same fault.
+        # Data that was not base64 is sent unchanged, so that the server finds the same fault.
         sent = base64.b64encode(delivery.data) if delivery.data_fault is None else delivery.data
         message["data"] = sent.decode(errors="replace")
     if delivery.attributes:

@@ -1,6 +1,6 @@
-"""`millpond move-ids`: through the server that holds the store, or under its lock if no server runs.
+"""`millpond move-ids`: moves documents to the current form of their ids, through `backend`.
 
-Which documents lie under old ids is found first, beside the server, by the views of this command's settings.
+The documents under old ids are found first, beside the server, with the views of this command's settings.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MEANING = {
     Moved.REPLACED: "both ids held a document, the one under the old id was newer",
     Moved.SUPERSEDED: "both ids held a document, the one under the new id was newer",
     Moved.MERGED: "both ids held a document, each field is the newer one's",
-    Moved.LEFT: "still under the old id, and why is said on standard error",
-    Moved.GONE: "no longer under the old id when its turn came",
+    Moved.LEFT: "still under the old id; standard error has the reason",
+    Moved.GONE: "deleted from the old id before it could be moved",
 }
 
 
@@ -50,12 +50,13 @@ _MEANING = {
 @json_option
 @click.pass_context
 def move_ids(ctx: click.Context, view_name: str | None, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Move documents to the ids of today, after an upgrade.
+    """Move documents to the current form of their ids, after an upgrade.
 
-    Earlier builds escaped ids that Firestore allows: strat_%5FSPY_%5F1 is strat__SPY__1 today. New events go to the
-    new id. This moves the documents that lie under the old one, each by one commit, while traffic goes on. If both
-    ids hold a document, the newer one stays; of a merge view each field is the newer one's; a tally's two counts
-    are left as they are. Asks first on a terminal; elsewhere it needs --yes. Exits with 1 if a document was left.
+    Earlier builds escaped ids that Firestore allows: strat_%5FSPY_%5F1 is now strat__SPY__1. New events go to the
+    new id. The command moves the documents under the old one, each by one commit, while traffic goes on. If both
+    ids hold a document, the newer one stays; in a merge view each field is the newer one's; a tally's two counts
+    are left as they are. Asks for confirmation on a terminal; elsewhere it needs --yes. Exits with 1 if a document
+    was left.
     """
     settings = load_settings()
     refuse_memory(settings)
@@ -94,7 +95,7 @@ async def _preview(settings: Settings, views: Sequence[View], found: Sequence[Ol
     answers: list[Answer] = []
     async with open_for_reading(settings) as store:
         mover = Mover(store, views, lambda _: None)
-        with progress("Looking", len(found)) as advance:
+        with progress("Previewing", len(found)) as advance:
             for collection, ids in _chunks(found):
                 refs = [Ref(collection, document_id) for document_id in ids]
                 answers += [
@@ -125,7 +126,7 @@ def _chunks(found: Sequence[OldDocument]) -> Iterator[tuple[str, list[str]]]:
 def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"{_documents(count)} to move, and no terminal to ask on: give --yes, or look with --dry-run",
+            f"{_documents(count)} to move, and no terminal to ask on: give --yes, or preview with --dry-run",
             click.get_current_context(),
         )
     if not click.confirm(f"Move {_documents(count)}?", err=True):
@@ -134,9 +135,9 @@ def _confirm(count: int) -> None:
 
 def _show(answers: Sequence[Answer], *, dry_run: bool) -> None:
     if not answers:
-        print_line("No document lies under an id that an earlier build escaped.")
+        print_line("No document has an id that an earlier build escaped.")
         return
-    # Those that need a person come first, so that the end of a long list hides none of them.
+    # Documents that an operator must decide on come first, so that a long list does not cut them off.
     first = sorted(answers, key=lambda answer: answer["outcome"] != Moved.LEFT)
     rows = [(f"{one['collection']}/{one['id']}", one["newId"], one["outcome"]) for one in first[:_SHOWN_MAX]]
     print_table(_DOCUMENTS, rows)

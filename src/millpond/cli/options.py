@@ -1,7 +1,7 @@
-"""Options that several commands share, and the settings they add up to.
+"""Options that several commands share, and the settings that result from them. Used by every command.
 
-An option that overrides a setting remembers its value in the context, so a command asks for settings once and
-need not know which of its options are settings. What stands after the command wins over what stands before it.
+An option that overrides a setting stores its value in the context, so a command loads its settings once, and need
+not know which of its options are settings. An option after the command overrides the same option before it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def setting_option(flag: str, setting: str, metavar: str, text: str) -> Callable
 
 store_option = setting_option("--store", "STORE", "STORE", "The store: sqlite:PATH (instead of $STORE).")
 views_option = setting_option(
-    "--views", "VIEWS", "MODULE", "Module with views of your own; several by comma (instead of $VIEWS)."
+    "--views", "VIEWS", "MODULE", "Modules with your own views, separated by commas (instead of $VIEWS)."
 )
 steps_option = setting_option(
-    "--steps", "STEPS", "MODULE", "Module with steps of your own; several by comma (instead of $STEPS)."
+    "--steps", "STEPS", "MODULE", "Modules with your own steps, separated by commas (instead of $STEPS)."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 
 
 def url_option(default: str | None, text: str) -> Callable[[F], F]:
-    """`--url`, given to the command as an Address."""
+    """`--url`, passed to the command as an Address."""
 
     def parsed(ctx: click.Context, param: click.Parameter, value: str | None) -> Address | None:
-        # Not at the top: --help needs no client.
+        # Imported here: --help does not need it.
         from millpond.http_client import Address  # noqa: PLC0415
 
         try:
@@ -58,12 +58,12 @@ def url_option(default: str | None, text: str) -> Callable[[F], F]:
 
 def load_settings() -> Settings:
     """The effective settings of the command that is running. Raises SettingsError."""
-    # Not at the top: the settings pull in the engine, which --help does not need.
+    # Imported here: the settings import the engine, which --help does not need.
     from millpond import settings  # noqa: PLC0415
 
     return settings.load(overrides=click.get_current_context().meta.get(OVERRIDES))
 
 
 def example(*lines: str) -> str:
-    """An epilog with examples, which click must not wrap."""
+    """An epilog with examples that click does not wrap."""
     return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])

@@ -1,7 +1,7 @@
-"""What commands print: tables on a terminal, aligned text elsewhere, JSON where asked for.
+"""Prints the output of commands: tables on a terminal, aligned text elsewhere, JSON if asked for.
 
-Text from messages is hostile until shown otherwise: whatever is not printable is written as its escape, so that
-no payload can move the cursor, change colours or fake a line. rich is imported only for a terminal.
+Text from messages is never trusted: characters that are not printable are written as escapes, so that no payload
+can move the cursor, change colours or fake a line. rich is imported only for a terminal. Called by every command.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Column(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """The text on one line, with everything unprintable as its escape."""
+    """The text on one line, with unprintable characters as escapes."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def clean_block(text: str, margin: str = "  | ") -> str:
-    """Text of several lines behind a margin, so that it cannot pass for lines of ours."""
+    """Text of several lines with a margin, so that it cannot be mistaken for our own lines."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(margin + clean(line.expandtabs(4)) for line in lines)
 
@@ -51,13 +51,13 @@ def print_line(text: str = "") -> None:
 
 
 def print_coloured(*parts: tuple[str, str | None]) -> None:
-    """One line of (text, colour) parts. A pipe, and an environment with NO_COLOR, get the text alone."""
+    """One line of (text, colour) parts. Without a terminal, or with NO_COLOR, only the text is printed."""
     text = "".join(click.style(text, fg=colour) if colour else text for text, colour in parts)
     click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def print_note(text: str) -> None:
-    """For the person, not for the pipe."""
+    """A line on standard error, for people: it is not part of the output."""
     click.echo(clean(text), err=True)
 
 
@@ -66,7 +66,7 @@ def print_error(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document. Numbers, times and bytes look as the HTTP API shows them."""
+    """One JSON document. Numbers, times and bytes have the format of the HTTP API."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(_NOT_PRINTABLE.sub(_escaped, text))
 
@@ -91,14 +91,14 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Non
 
 
 def print_facts(facts: Sequence[tuple[str, Any]], indent: str = "") -> None:
-    """Names and values under each other."""
+    """Names and values in two aligned columns."""
     width = max((len(clean(name)) for name, _ in facts), default=0)
     for name, value in facts:
         print_line(f"{indent}{clean(name).ljust(width)}  {cell(value)}".rstrip())
 
 
 def cell(value: Any) -> str:
-    """One value as text: what JSON would show, without its quotes."""
+    """One value as text: as in JSON, without quotes."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -113,7 +113,7 @@ def cell(value: Any) -> str:
 
 
 def verdict(outcome: Any, reason: Any) -> str:
-    """`poison (invalid_event)`; the reason only where it says more than the outcome."""
+    """`poison (invalid_event)`; the reason only if it differs from the outcome."""
     return clean(f"{outcome}" if not reason or outcome == reason else f"{outcome} ({reason})")
 
 
@@ -130,7 +130,7 @@ def stamp_parts(stamp: str | None) -> tuple[str, str, str, str]:
 
 
 def stamp_cell(stamp: str | None) -> str | None:
-    """A stamp in one cell: what mostly decides, and whose it is."""
+    """A stamp in one cell: event time, sequence and message id."""
     if stamp is None:
         return None
     event_time, sequence, _, message_id = stamp_parts(stamp)
@@ -139,7 +139,7 @@ def stamp_cell(stamp: str | None) -> str | None:
 
 @contextlib.contextmanager
 def progress(label: str, total: int | None) -> Iterator[Advance]:
-    """A bar on standard error while a terminal watches it; otherwise nothing."""
+    """A progress bar on standard error if that is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

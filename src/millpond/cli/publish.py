@@ -1,4 +1,4 @@
-"""`millpond publish`: one message to the running server, as Pub/Sub would push it."""
+"""`millpond publish`: pushes one message to the running server, as Pub/Sub would. Never opens the store."""
 
 from __future__ import annotations
 
@@ -36,16 +36,14 @@ _VIEWS = (Column("view"), Column("document"), Column("outcome"), Column("reason"
 @click.option("--data", metavar="JSON", help="The message's data, instead of a FILE (- is standard input).")
 @click.option("--raw", is_flag=True, help="Send the data as it is, even if it is not JSON.")
 @click.option("--attribute", "attributes", metavar="NAME=VALUE", multiple=True, help="An attribute; repeatable.")
-@click.option(
-    "--message-id", metavar="ID", help="Message id; a fresh one by default. The same one again is a duplicate."
-)
+@click.option("--message-id", metavar="ID", help="Message id; a new one by default. A repeated id is a duplicate.")
 @click.option("--event-id", metavar="ID", help="Put this eventId into the data.")
 @click.option("--publish-time", metavar="TIME", help="RFC 3339 time of publication; now by default.")
 @click.option(
     "--subscription",
     default="projects/local/subscriptions/cli",
     show_default=True,
-    help="Subscription to come from.",
+    help="Subscription that the message names.",
 )
 @url_option(None, "Server; by default the one that holds the store, else http://HOST:PORT.")
 @store_option
@@ -68,7 +66,7 @@ def publish(
 ) -> None:
     """Send one message to the running server.
 
-    Prints what the server answered. Exits with 1 where that is anything but 200, with 3 where nobody answers.
+    Prints the server's answer. Exits with 1 if it is not 200, with 3 if no server answers.
     """
     try:
         delivery = Delivery(

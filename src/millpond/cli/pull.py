@@ -1,4 +1,4 @@
-"""`millpond pull`."""
+"""`millpond pull`: runs the server on messages pulled from Pub/Sub."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SUBSCRIPTION = re.compile(r"(projects/[a-z0-9.:-]+/subscriptions/)?(?!goog)[A-Z
     metavar="SUBSCRIPTION",
     multiple=True,
     required=True,
-    help=f"Subscription to pull: an id in $GCP_PROJECT, or {_PATH}. Give it again for more.",
+    help=f"Subscription to pull: an id in $GCP_PROJECT, or {_PATH}; repeatable.",
 )
 @setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
@@ -42,11 +42,11 @@ _SUBSCRIPTION = re.compile(r"(projects/[a-z0-9.:-]+/subscriptions/)?(?!goog)[A-Z
 def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
     """Run the service on messages it pulls from Pub/Sub.
 
-    As `millpond serve` does, with the same documents, letters, log lines, metrics and API, but without the push
-    endpoint: messages come by streaming pull, and are acknowledged when their effect is stored.
+    Documents, letters, log lines, metrics and API are those of `millpond serve`, but there is no push endpoint:
+    messages come by streaming pull, and are acknowledged when their effect is stored.
 
-    SIGTERM or Ctrl-C stops pulling, finishes what was begun, gives the rest back and ends within eight seconds.
-    Exits with 1 where Pub/Sub ends a pull for good: no such subscription, or no permission.
+    SIGTERM or Ctrl-C stops pulling, finishes the messages that have begun, gives the others back, and ends within
+    eight seconds. Exits with 1 if Pub/Sub ends a pull for good: no such subscription, or no permission.
     """
     try:
         settings = load_settings()
@@ -60,7 +60,7 @@ def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
 
 
 def _check(name: str, settings: Settings) -> None:
-    """What can be known to fail before anybody is asked."""
+    """Refuse a name that is invalid or has no project, before Pub/Sub is asked."""
     if not _SUBSCRIPTION.fullmatch(name):
         raise SettingsError("--subscription", name, f"must be a subscription's id, or {_PATH}")
     emulated = "PUBSUB_EMULATOR_HOST" in os.environ
@@ -69,7 +69,7 @@ def _check(name: str, settings: Settings) -> None:
 
 
 def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.PullSource:
-    """Imported only here: nothing else needs Google's client library, nor the second it takes to load."""
+    """Imports Google's client library only here: no other command needs it, and it takes a second to load."""
     try:
         from millpond.gcp import full_name  # noqa: PLC0415
         from millpond.ingress.pull import Puller  # noqa: PLC0415

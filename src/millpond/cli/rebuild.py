@@ -1,4 +1,4 @@
-"""`millpond rebuild VIEW`: in the server that holds the store, or in this process if none does."""
+"""`millpond rebuild VIEW`: rebuilds a view through `backend`. Never swaps without approval."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _FIGURES = (
 @json_option
 @click.pass_context
 def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
-    """Fold the event log into one view's documents anew.
+    """Rebuild one view's documents from the event log.
 
-    The log is folded beside the documents first, while traffic goes on; then the differences are shown, and
-    only what was approved is swapped in. A view you have just added is filled from the log the same way.
-    Documents that the log did not decide are left as they are, and none is removed. Asks first on a terminal;
-    elsewhere it needs --yes. Exits with 1 where there are differences and nothing was swapped.
+    The log is folded into a separate store first, while traffic goes on. Then the differences are shown, and
+    documents are replaced only after approval. A new view is filled from the log in the same way. Documents that
+    the log did not decide are left as they are, and none is removed. Asks for confirmation on a terminal; elsewhere
+    it needs --yes. Exits with 1 if there are differences and nothing was swapped.
     """
     settings = load_settings()
     refuse_without_log(settings)
@@ -58,7 +58,7 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
 
 
 def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answer:
-    # The question is asked outside of the event loop, where Ctrl-C is an answer.
+    # The prompt runs outside of the event loop, so that Ctrl-C ends it.
     with asyncio.Runner() as runner:
         held = contextlib.AsyncExitStack()
         try:
@@ -68,7 +68,7 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
             different = state["report"]["different"]
             if not as_json:
                 tell_report(state["report"], _FIGURES)
-            # If nothing differs the swap only remembers that the rules of today hold for all of it.
+            # If nothing differs, the swap only records that the view's current rules hold for the whole log.
             if not different or yes or _approved(different):
                 state = runner.run(rebuild.swap())
         finally:
@@ -78,6 +78,6 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
 
 def _approved(different: int) -> bool:
     if not sys.stdin.isatty():
-        print_note("Nothing was swapped: look at the differences, and give --yes to swap.")
+        print_note("Nothing was swapped: check the differences, and give --yes to swap.")
         return False
-    return click.confirm(f"Put the fold in the place of {different} documents?", err=True)
+    return click.confirm(f"Replace {different} documents with the fold's?", err=True)

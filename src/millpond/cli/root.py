@@ -1,4 +1,4 @@
-"""The `millpond` group and its table of commands. Commands are imported when they are run, not before."""
+"""The `millpond` group and its table of commands. Never imports a command before it runs. Called by `cli.main`."""
 
 from __future__ import annotations
 
@@ -26,26 +26,28 @@ COMMANDS: dict[str, CommandEntry] = {
     "serve": CommandEntry("serve", "serve", "Run the service until it is told to stop."),
     "pull": CommandEntry("pull", "pull", "Run the service on messages it pulls from Pub/Sub."),
     "demo": CommandEntry(
-        "demo", "demo", "Run the service on a lively made-up feed, and check every document live."
+        "demo", "demo", "Run the service on a made-up feed, and check every document while it runs."
     ),
     "publish": CommandEntry("publish", "publish", "Send one message to the running server."),
     "get": CommandEntry("documents", "get", "Show one document."),
     "ls": CommandEntry("documents", "ls", "List the collections, or the documents of one."),
-    "why": CommandEntry("why", "why", "Say what became of a message or event, and who won."),
+    "why": CommandEntry("why", "why", "Show what became of a message or event, and which message won."),
     "tail": CommandEntry("tail", "tail", "Monitor what becomes of messages as they arrive."),
     "views": CommandEntry("views", "views", "List the loaded views."),
-    "dlq": CommandEntry("letters", "dlq", "Look at dead letters, replay them, purge them."),
-    "flow": CommandEntry("flow", "flow", "Submit flow runs, look at them, and look after them."),
+    "dlq": CommandEntry("letters", "dlq", "List, show, replay and purge dead letters."),
+    "flow": CommandEntry("flow", "flow", "Submit, show and sweep flow runs."),
     "ingest": CommandEntry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
     "load": CommandEntry("load", "load", "Put a server under load and measure its answers."),
     "verify": CommandEntry("verify", "verify", "Fold the event log again and compare every document with it."),
-    "rebuild": CommandEntry("rebuild", "rebuild", "Fold the event log into one view's documents anew."),
+    "rebuild": CommandEntry("rebuild", "rebuild", "Rebuild one view's documents from the event log."),
     "backup": CommandEntry("backup", "backup", "Copy the embedded store into a file, also while it serves."),
-    "move-ids": CommandEntry("move_ids", "move_ids", "Move documents to the ids of today, after an upgrade."),
+    "move-ids": CommandEntry(
+        "move_ids", "move_ids", "Move documents to the current form of their ids, after an upgrade."
+    ),
     "doctor": CommandEntry(
         "doctor", "doctor", "Examine settings, store, document ids, clock, subscriptions and disk."
     ),
-    "simulate": CommandEntry("simulate", "simulate", "Put the promises to the test in simulated worlds."),
+    "simulate": CommandEntry("simulate", "simulate", "Check the guarantees in simulated worlds."),
     "config": CommandEntry("config", "config", "Show the effective settings and where each came from."),
     "completion": CommandEntry("completion", "completion", "Print the shell completion script."),
 }
@@ -81,7 +83,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Flushed here, so that a reader who went away is noticed here too, before click makes it an exit of 1."""
+        """Flush here, so that closed output raises here, before click turns it into an exit code of 1."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -94,7 +96,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names from the table: loading every command would make each press of Tab wait."""
+        """Complete names from the table: loading every command would make completion slow."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [

@@ -1,4 +1,4 @@
-"""Which letters a `dlq` command is about: named one by one, or all that match."""
+"""Selects the letters of a `dlq` command: by ids, or all that match a filter. Used by the `letters…` modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DASHED = "-__"
 
 
 class LetterCommand(click.Command):
-    """Takes letter ids for ids, also those of messages without a subscription, which begin with a dash."""
+    """Accepts ids that begin with a dash as ids, not as options: letters of messages without a subscription."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         dashed = [] if "--" in args else [text for text in args if text.startswith(_DASHED)]
@@ -27,7 +27,7 @@ class LetterCommand(click.Command):
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which letters are meant, given to the command as one LetterFilter named `wanted`."""
+    """The options that filter letters, passed to the command as one LetterFilter named `wanted`."""
 
     @functools.wraps(command)
     def collected(
@@ -55,7 +55,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen_ids(settings: Settings, ids: tuple[str, ...], wanted: LetterFilter, *, everything: bool) -> list[str]:
-    """The ids, frozen: what is buried from here on is not part of this run."""
+    """The ids at this moment: letters buried later are not part of this run."""
     context = click.get_current_context()
     if bool(ids) == everything:
         raise click.UsageError("name the letters by their IDs, or give --all (one of the two)", context)

@@ -1,4 +1,4 @@
-"""`millpond serve`."""
+"""`millpond serve`: runs the server with the push endpoint."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from millpond.http import server
 def serve(ctx: click.Context) -> None:
     """Run the service until it is told to stop.
 
-    Prints where it listens and a command to try, then one JSON line for each message. SIGTERM or Ctrl-C
-    finishes what was accepted and ends within eight seconds.
+    Prints its URL and a command to try, then one JSON line for each message. SIGTERM or Ctrl-C finishes the
+    accepted messages and ends within eight seconds.
     """
     try:
         server.serve(load_settings())

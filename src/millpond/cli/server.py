@@ -1,4 +1,7 @@
-"""The running server as commands meet it: where it is, with which token, and with how much patience it is asked."""
+"""Finds the running server for a command, and has the token and the retries for its requests.
+
+Called by `backend`, `publish`, `tail` and `load`. Never starts a server.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,22 @@ from millpond.stores.sqlite.lock import StoreInUse, find_holder
 # Public: Pub/Sub subscriptions are configured with it.
 PUSH_PATH = "/pubsub/push"
 PATIENCE_S = 60.0
-# A restart takes a moment; a server that is gone stays gone.
+# Long enough for a restart; a server that does not come back within it has ended.
 RECONNECT_S = 3.0
-# A server takes the lock a moment before it knows its port.
+# A server takes the lock shortly before it knows its port.
 _ANNOUNCE_S = 1.0
 _POLL_S = 0.05
 _PAUSE_FIRST_S = 0.1
 _PAUSE_MAX_S = 5.0
 _RETRY_AFTER_MAX_S = 30.0
-# A view's own bug: the server asks for it again because a deploy may heal it, which no minute of waiting does.
+# A bug in a view: the server asks for a retry because a deploy may fix it, but waiting a minute does not.
 _HOPELESS = frozenset({"view_error"})
 
 
 def find_server(settings: Settings) -> Address | None:
-    """The server that holds the store, whose lock knows its URL; None if no process holds it.
+    """The server that holds the store, by the URL in the store's lock; None if no process holds the store.
 
-    Raises StoreInUse if the holder is no server: another command at work.
+    Raises StoreInUse if the holder is not a server but another command.
     """
     path = settings.store_path
     if path is None:
@@ -57,12 +60,12 @@ def guess_server(settings: Settings) -> Address:
 
 
 def push_path(address: Address) -> str:
-    """The path to push to; a URL that names none means the usual one."""
+    """The URL's path, or PUSH_PATH if it has none."""
     return address.path if address.path.strip("/") else PUSH_PATH
 
 
 def admin_headers(settings: Settings) -> dict[str, str]:
-    """What a request to /api carries: the token, if one is set."""
+    """The headers of a request to /api: the token, if one is set."""
     token = settings.admin_token
     if token is None:
         return {}
@@ -72,9 +75,9 @@ def admin_headers(settings: Settings) -> dict[str, str]:
 
 
 async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
-    """The first reply that is final, or the last one when patience ends. Raises Unreachable.
+    """The first final reply, or the last one after PATIENCE_S. Raises Unreachable.
 
-    429 and 503 are tried again, at the pace the server asks for.
+    429 and 503 are retried, with the pause that the server asks for.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -92,7 +95,7 @@ async def patiently(ask: Callable[[], Awaitable[Reply]]) -> Reply:
             if not transient or waited_s >= PATIENCE_S:
                 return reply
             asked_for_s = _retry_after_s(reply)
-        # Spread, so that those turned away together do not come back together.
+        # Jitter, so that requests refused together are not sent again together.
         await asyncio.sleep(max(asked_for_s, pause_s) * random.uniform(1.0, 1.5))  # noqa: S311
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 

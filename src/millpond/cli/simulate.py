@@ -1,4 +1,4 @@
-"""`millpond simulate`: the product's own promises, put to the test in as many worlds as you have patience for."""
+"""`millpond simulate`: runs the simulator (`millpond.sim`) over many seeds, or over one, and prints the result."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ _MESSAGES = (
     )
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="How many worlds."
+    "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="Number of worlds."
 )
-@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="The first one's seed.")
-@click.option("--jobs", type=click.IntRange(1, 512), help="How many at once.  [default: one a core]")
-@click.option("--keep-going", is_flag=True, help="Go on after the first world that fails.")
-@click.option("--no-shrink", is_flag=True, help="Do not look for a smaller world that fails as well.")
-@click.option("--require-rare", is_flag=True, help="Fail where a rare state was reached by no world.")
-@click.option("--seed", type=click.IntRange(0), help="Run this one only.")
-@click.option("--trace", is_flag=True, help="With --seed: tell everything that happens, the same every time.")
-@click.option("--messages", metavar="IDS", help="With --seed: publish these only, by comma; or `none`.")
-@click.option("--faults", metavar="NAMES", help="With --seed: leave out all faults but these; or `none`.")
-@click.option("--instances", type=click.IntRange(1, 5), help="With --seed: run so many.")
+@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="Seed of the first world.")
+@click.option("--jobs", type=click.IntRange(1, 512), help="Worlds at once.  [default: one per core]")
+@click.option("--keep-going", is_flag=True, help="Continue after a world that fails.")
+@click.option("--no-shrink", is_flag=True, help="Do not search for the smallest world that fails.")
+@click.option("--require-rare", is_flag=True, help="Fail if no world reached one of the rare states.")
+@click.option("--seed", type=click.IntRange(0), help="Run only the world of this seed.")
+@click.option("--trace", is_flag=True, help="With --seed: print every event of the world.")
+@click.option("--messages", metavar="IDS", help="With --seed: publish only these, separated by commas; or `none`.")
+@click.option(
+    "--faults", metavar="NAMES", help="With --seed: inject only these faults, separated by commas; or `none`."
+)
+@click.option("--instances", type=click.IntRange(1, 5), help="With --seed: number of instances.")
 @json_option
 @click.pass_context
 def simulate(
@@ -66,13 +68,12 @@ def simulate(
     trace: bool,
     as_json: bool,
 ) -> None:
-    """Put the promises to the test in simulated worlds.
+    """Check the guarantees in simulated worlds.
 
-    The engine, the views and the flow worker in them are the real ones. A world is drawn from a seed: messages and
-    how they come twice, late and out of order, instances that crash, a store that fails before and after it has
-    committed. It has no sockets, no threads and no clock, so the same seed always gives the same run. Exits with 1
-    where a promise was broken; what is left of that world after everything that does not matter was taken away is
-    shown, with the command that repeats it.
+    The engine, the views and the flow worker are the real ones. A world is drawn from a seed: messages that arrive
+    twice, late and out of order, instances that crash, a store that fails before and after it has committed. It has
+    no sockets, no threads and no clock, so the same seed always gives the same run. Exits with 1 if a guarantee was
+    broken; then it shows the smallest world that still breaks it, and the command that repeats it.
     """
     if seed is not None:
         _refuse_many(ctx)
@@ -102,7 +103,7 @@ def simulate(
 
 
 def _refuse_many(ctx: click.Context) -> None:
-    """What says something about many worlds says nothing about one."""
+    """Refuse options for many worlds together with --seed."""
     for name in ("seeds", "start", "jobs", "keep_going", "no_shrink", "require_rare"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} makes no sense with --seed", ctx)
@@ -161,7 +162,7 @@ def _show(summary: Summary, smaller: Smaller | None) -> None:
 
 def _show_smaller(smaller: Smaller) -> None:
     print_line()
-    print_line("what is left when everything is taken away that does not matter:")
+    print_line("the smallest world that still fails:")
     print_table(_MESSAGES, [_row(message) for message in smaller.shown_messages()])
     print_line(f"millpond simulate {smaller.options()} --trace")
 
@@ -173,12 +174,12 @@ def _row(message: PublishedMessage) -> tuple[Any, ...]:
 
 
 def _seconds(at: int) -> str:
-    """On the simulated clock, as in a trace."""
+    """Seconds on the simulated clock, as in a trace."""
     return f"{(at - START) / SECOND_US:.6f}"
 
 
 def _verdict(failure: WorldFailure | None) -> str:
-    return "every promise held" if failure is None else f"BROKEN {failure.checker}: {failure.text}"
+    return "every guarantee held" if failure is None else f"BROKEN {failure.checker}: {failure.text}"
 
 
 def _as_json(summary: Summary, smaller: Smaller | None) -> dict[str, Any]:

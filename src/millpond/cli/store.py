@@ -1,4 +1,7 @@
-"""The store as commands open it: for reading, beside any writer, or with a service of its own under the lock."""
+"""Opens the store for a command: for reading, beside any writer; or with a service in this process, under the lock.
+
+Never writes without the lock. Called by the reading commands and by `backend`.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,14 @@ async def open_for_reading(settings: Settings) -> AsyncIterator[StoreWithCatalog
 
 @contextlib.asynccontextmanager
 async def open_service(settings: Settings, at_once: int) -> AsyncIterator[Service]:
-    """The service in this process. While it is open no server can start on the store, and the reverse.
+    """The service in this process. While it is open no server can start on the store, and vice versa.
 
-    `at_once` messages find room, whatever CONSUMER_QUEUE_SIZE says: that is a server's limit, ours is the caller's.
+    The queue has room for `at_once` messages, even if CONSUMER_QUEUE_SIZE, a server's limit, is smaller.
     """
     refuse_memory(settings)
     settings = msgspec.structs.replace(settings, consumer_queue_size=max(settings.consumer_queue_size, at_once))
     with _locked(settings):
-        # Standard output belongs to the command's answer; what the service has to say goes to standard error.
+        # Standard output is for the command's answer; the service's log lines go to standard error.
         service = Service(settings, open_store(settings), sys.stderr.buffer)
         try:
             yield service
@@ -55,7 +58,7 @@ def refuse_memory(settings: Settings) -> None:
 
 
 def refuse_missing(path: Path | None) -> None:
-    """Say it in words if the store's file is not there: SQLite would only say that it cannot open it."""
+    """Raise a clear error if the store's file does not exist: SQLite's own does not say why."""
     if path is not None and not path.exists():
         raise Unreachable(
             f"there is no store at {path} yet: `millpond serve` or `millpond ingest` makes it, "

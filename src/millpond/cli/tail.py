@@ -1,4 +1,4 @@
-"""`millpond tail`: what becomes of messages, one line each, as the running server decides it."""
+"""`millpond tail`: prints the outcome of each message as the running server decides it. Reads its stream only."""
 
 from __future__ import annotations
 
@@ -42,21 +42,17 @@ _TOPIC_WIDTH = 16
         "millpond tail --topic market-ticks --json | jq .latencyMs",
     )
 )
-@click.option(
-    "--topic", "topics", metavar="TOPIC", multiple=True, help="Only of this topic. Give it again for more."
-)
-@click.option(
-    "--view", "views", metavar="VIEW", multiple=True, help="Only what fed this view. Give it again for more."
-)
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only messages of this topic; repeatable.")
+@click.option("--view", "views", metavar="VIEW", multiple=True, help="Only messages of this view; repeatable.")
 @click.option(
     "--outcome",
     "outcomes",
     type=click.Choice([str(outcome) for outcome in Outcome]),
     metavar="OUTCOME",
     multiple=True,
-    help="Only what ended like this: " + ", ".join(Outcome) + ". Give it again for more.",
+    help="Only messages with this outcome: " + ", ".join(Outcome) + "; repeatable.",
 )
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("--limit", type=click.IntRange(1), help="End after this many messages.")
 @url_option(None, "Server; by default the one that holds the store, else the one at HOST and PORT.")
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document a line instead of text.")
@@ -71,9 +67,9 @@ def tail(
 ) -> None:
     """Monitor what becomes of messages as they arrive.
 
-    One line for each: when, the outcome, topic, message id, documents, why where the outcome does not say it, and
-    how long it took. Several of one option mean any of them, different options all of them. A server that restarts
-    is waited for. Ends with Ctrl-C, or after --limit; exits with 3 where there is no server to begin with.
+    One line for each: time, outcome, topic, message id, documents, the reason if the outcome does not imply it, and
+    the latency. Values of one option are alternatives; different options must all match. The command waits for a
+    server that restarts. Ends with Ctrl-C, or after --limit; exits with 3 if there is no server at the start.
     """
     asked = [("topic", topic) for topic in topics]
     asked += [("view", view) for view in views]
@@ -83,7 +79,7 @@ def tail(
 
 
 class _Foreign(Unreachable):
-    """Whoever answers is no Millpond, and will not be one in a moment."""
+    """The server at this URL is not Millpond: a retry does not help."""
 
 
 class _Tail:
@@ -99,14 +95,14 @@ class _Tail:
         self._seen_server = self._waiting = False
 
     async def run(self) -> None:
-        """Until --limit is reached, or the server was never there."""
+        """Run until --limit is reached. Raises Unreachable if there is no server at the start."""
         pause_s = _PAUSE_FIRST_S
         while True:
             try:
                 await self._follow()
             except StreamRefused as error:
                 if error.status not in {429, 503}:
-                    raise _told(error) from None
+                    raise _explained(error) from None
                 lost: Unreachable = error
             except _Foreign:
                 raise
@@ -124,14 +120,14 @@ class _Tail:
             pause_s = min(pause_s + 1, _PAUSE_MAX_S)
 
     async def _follow(self) -> None:
-        # Looked for each time: a server that was restarted may have another port.
+        # Found again each time: a restarted server may have another port.
         address = self._url or guess_server(self._settings)
         async with contextlib.aclosing(follow(address, self._path, self._headers)) as messages:
             async for message in messages:
                 if message is None:
                     self._begun(address)
                 elif message.event == "skipped":
-                    print_note(f"{_decoded(message).get('n')} outcomes were left out: they came too fast")
+                    print_note(f"{_decoded(message).get('n')} outcomes were dropped: they arrived too fast")
                 elif message.event == "outcome":
                     self._show(_decoded(message))
                     if self._left is not None:
@@ -141,14 +137,14 @@ class _Tail:
 
     def _begun(self, address: Address) -> None:
         if self._waiting:
-            print_note(f"The server is back at {address.base}; what came meanwhile is not shown")
+            print_note(f"The server is back at {address.base}; messages of the interruption are not shown")
         elif not self._seen_server:
             print_note(f"Watching {address.base}; Ctrl-C ends it")
         self._seen_server, self._waiting = True, False
 
     def _show(self, outcome: dict[str, Any]) -> None:
         if self._as_json:
-            # All ASCII, with every control character as its escape.
+            # json.dumps writes ASCII only, with control characters as escapes.
             print_line(json.dumps(outcome))
         else:
             before, word, after = line_of(outcome)
@@ -156,7 +152,7 @@ class _Tail:
 
 
 def line_of(outcome: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What stands before the outcome, the outcome itself, and what follows it."""
+    """The text before the outcome, the outcome itself, and the text after it."""
     at = str(outcome.get("at"))
     time = at[11:23].rstrip("Z") if RFC3339.fullmatch(at) else clean(at)
     word = clean(str(outcome.get("outcome")))
@@ -186,11 +182,11 @@ def _decoded(message: ServerSentEvent) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _Foreign("the server sent an event that is no JSON object: it is no Millpond")
+        raise _Foreign("the server sent an event that is not a JSON object: it is not Millpond")
     return value
 
 
-def _told(error: StreamRefused) -> Exception:
+def _explained(error: StreamRefused) -> Exception:
     if error.status == 401:
         return SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
     if error.status == 404:

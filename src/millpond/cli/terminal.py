@@ -1,4 +1,4 @@
-"""What only a terminal gets to see, drawn with rich. Imported by `output` alone, and only for a terminal."""
+"""Tables and progress bars for a terminal, drawn with rich. Imported only by `output`, and only for a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from millpond.cli.output import Advance, Column
 
-# Between two columns: a space either side of each, as the box draws them.
+# Characters between two columns, as the box draws them.
 _GAP = 3
 _PREVIEW_CHARS_MIN = 20
 
@@ -35,11 +35,11 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Non
             no_wrap=column.clip,
             overflow="ellipsis" if column.clip else "fold",
             min_width=least,
-            # A preview takes what the others leave.
+            # A preview gets the width that the other columns leave.
             max_width=max(room - others, least) if column.clip else None,
         )
     for row in rows:
-        # Text, not markup: a payload that says [red] stays what it says.
+        # Text, not markup: a payload with [red] in it is printed as it is.
         table.add_row(*(Text(text) for text in row))
     console.print(table)
 
@@ -51,7 +51,7 @@ def _longest_word(column: Column, cells: Sequence[str]) -> int:
 
 
 def _print_cards(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """For a narrow terminal: a word broken in two cannot be copied, and one cut off cannot be read."""
+    """For a narrow terminal: a table would break or cut off words."""
     width = max(len(column.title) for column in columns)
     for row in rows:
         for number, (column, text) in enumerate(zip(columns, row, strict=True)):

@@ -1,4 +1,4 @@
-"""`millpond verify`: every document beside the fold of the event log."""
+"""`millpond verify`: compares every document with the fold of the event log. Never writes to the store."""
 
 from __future__ import annotations
 
@@ -58,9 +58,8 @@ _FIGURES = (
 def verify(ctx: click.Context, *, as_json: bool) -> None:
     """Fold the event log again and compare every document with it.
 
-    Reads beside a running server and changes nothing. Documents that were decided by events the log does not
-    hold are not checkable, and counted as such. Exits with 1 where a document differs, with 2 where there is no
-    event log.
+    Reads beside a running server and changes nothing. Documents that were decided by events the log does not hold
+    are not checkable, and counted as such. Exits with 1 if a document differs, with 2 if there is no event log.
     """
     settings = load_settings()
     refuse_without_log(settings)
@@ -81,7 +80,7 @@ def refuse_without_log(settings: Settings) -> None:
 
 
 def tell_report(report: dict[str, Any], figures: Sequence[tuple[str, str]]) -> None:
-    """What `verify` or `rebuild` found, for people. `figures` are titles and the names of fields of the report."""
+    """Print the report of `verify` or `rebuild` as text. `figures`: titles, and names of fields of the report."""
     listed = report["differences"][:_SHOWN_MAX]
     if listed:
         print_table(_DIFFERENCES, [_row(found) for found in listed])

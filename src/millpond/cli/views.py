@@ -1,4 +1,4 @@
-"""`millpond views`: what this process would feed, after every check a server makes at its start."""
+"""`millpond views`: lists the views that a server started here would load, after all checks of its start."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def _names(fields: Any) -> list[str]:
 
 
 def _summary(view: View) -> str:
-    """The first line of the class's own docstring: an inherited one would describe the kind, not the view."""
+    """The first line of the class's own docstring; an inherited one would describe the kind, not the view."""
     return (type(view).__doc__ or "").strip().partition("\n")[0]

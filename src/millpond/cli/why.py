@@ -1,4 +1,4 @@
-"""`millpond why`: the story of a message, with both stamps taken apart."""
+"""`millpond why`: explains what became of a message, with the parts of both stamps. Reads the store only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from millpond.reprocess.why import explain
 from millpond.settings import Settings
 
 _STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "published", "message"))
-# Which fields of a merged document each stamp gave: document path → stamp → names.
+# The fields that each stamp gave to a merged document: document path → stamp → names.
 Holdings = dict[str, dict[str, list[str]]]
 
 
@@ -36,15 +36,15 @@ Holdings = dict[str, dict[str, list[str]]]
 @json_option
 @click.pass_context
 def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
-    """Say what became of a message or event, and who won.
+    """Show what became of a message or event, and which message won.
 
-    ID is a message id or an event id. For each view: the outcome, the stamp the message had, the stamp the
-    document has now, and whose it is. Exits with 1 where nothing is known of the ID.
+    ID is a message id or an event id. For each view: the outcome, the stamp of the message, the stamp that the
+    document has now, and the message it belongs to. Exits with 1 if the store has no record of the ID.
     """
     settings = load_settings()
     story, holdings = asyncio.run(_ask(settings, any_id))
     if story is None:
-        text = f"nothing is known of {any_id}"
+        text = f"there is no record of {any_id}"
         if as_json:
             print_json({"reason": "not_found", "error": text})
             ctx.exit(exits.NEGATIVE)
@@ -56,7 +56,7 @@ def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
     for number, message in enumerate(story["messages"]):
         if number:
             print_line()
-        _tell(message, holdings)
+        _print(message, holdings)
 
 
 async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, Holdings]:
@@ -73,7 +73,7 @@ async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, 
         return story, holdings
 
 
-def _tell(message: dict[str, Any], holdings: Holdings) -> None:
+def _print(message: dict[str, Any], holdings: Holdings) -> None:
     print_line(f"Message {clean(message['messageId'])}: {verdict(message['outcome'], message['reason'])}")
     print_facts(
         [
@@ -101,19 +101,21 @@ def _tell(message: dict[str, Any], holdings: Holdings) -> None:
 def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] | None) -> str:
     winner = view["winner"]
     if view["outcome"] == Outcome.TOO_OLD:
-        return "It came too late for this view, and changed nothing."
+        return "It arrived later than this view allows, and changed nothing."
     if view["outcome"] == Outcome.FILTERED:
-        return "This view did not want it, and nothing changed."
+        return "This view filters it out, and nothing changed."
     if winner["stamp"] is None:
-        return "The document is gone, or carries no stamp: it was deleted, has expired, or is not ours."
+        return (
+            "There is no document, or it has no stamp: it was deleted, has expired, or Millpond did not write it."
+        )
     other = clean(winner["messageId"] or "unknown")
     if held is not None:
-        # A merged document belongs to several messages: the greatest stamp has not given every field.
+        # A merged document has fields of several messages, not only of the one with the greatest stamp.
         mine = ", ".join(map(clean, held.get(view["stamp"] or "", [])))
         fields = f"it gave the fields {mine}" if mine else "none of the fields are its"
         return f"It won: {fields}." if view["won"] else f"Message {other} has the greater stamp; {fields}."
     if view["won"]:
-        return "It won: the document is what this message says."
+        return "It won: the document holds what this message says."
     if winner["messageId"] == message_id:
-        return "A later copy of the same message stands in the document."
-    return f"It lost: the document is what message {other} says, whose stamp is greater."
+        return "The document holds a later copy of the same message."
+    return f"It lost: the document holds message {other}, whose stamp is greater."

@@ -1,4 +1,4 @@
-"""`millpond doctor`: examines settings, store, ids, clock, disk and subscriptions, and says what to do.
+"""`millpond doctor`: examines settings, store, ids, clock, disk and subscriptions, and advises what to do.
 
-Each module checks one thing and returns findings. Changes nothing. Called by the CLI.
+Each module checks one subject and returns findings. Never changes what it examines. Called by the CLI.
 """

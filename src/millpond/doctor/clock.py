@@ -1,6 +1,7 @@
-"""Is this machine's clock right? Judged against whoever has a better one: the store, the broker, or the log.
+"""Checks this machine's clock against Firestore's, Pub/Sub's, or the publish times in the event log.
 
-No document depends on it: order comes from the messages. Tokens, expiry and `ingestedAt` do.
+No document's content depends on the clock: order comes from the messages. Tokens, expiry and `ingestedAt` depend on
+it. Called by the checks of the stores and the subscriptions.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from millpond.doctor.probe import ProbeAnswer, probe
 
 CHECK = "clock"
 APART_S_WARNING = 2.0
-# What the check of push tokens forgives; beyond it every push is refused.
+# The leeway of the push token check; a larger difference refuses every push.
 APART_S_PROBLEM = 30.0
-# A message that took longer says nothing about clocks.
+# Messages that took longer are no evidence: they may just be late.
 _QUICK_S = 60.0
 PUBSUB_URL = "https://pubsub.googleapis.com/"
 _ADVICE = "have it set by the network: timedatectl set-ntp true, or chrony; a container has the clock of its host"
@@ -25,7 +26,7 @@ _COMPARE = "compare it with another clock: timedatectl status, or chronyc tracki
 
 
 def judge(ahead_s: float, unsure_s: float, against: str) -> Finding:
-    """`ahead_s`: ours less theirs; `unsure_s`: how wrong that may be, as the answer was on its way meanwhile."""
+    """`ahead_s`: our clock minus the other; `unsure_s`: its error, from the answer's time on the network."""
     apart_s = max(0.0, abs(ahead_s) - unsure_s)
     way = "ahead of" if ahead_s > 0 else "behind"
     found = f"our clock is {abs(ahead_s):.1f} s {way} {against} (± {unsure_s:.1f} s)"
@@ -37,20 +38,20 @@ def judge(ahead_s: float, unsure_s: float, against: str) -> Finding:
 
 
 def judge_log(entries: Sequence[LogEntry]) -> Finding:
-    """No message arrives before it is published: where one seems to, our clock is behind by at least as much."""
+    """No message arrives before it is published. If one seems to, our clock is behind by that much or more."""
     if not entries:
         return unchecked(CHECK, "the event log holds nothing to compare with", _COMPARE)
     quickest_s = min(entry.arrived_at - entry.delivery.publish_time for entry in entries) / SECOND_US
     if quickest_s < 0:
-        return judge(quickest_s, 0.0, "that of whoever publishes, or more")
-    said = f"the quickest of the last {len(entries):,} messages took {quickest_s:,.1f} s from publishing to arrival"
+        return judge(quickest_s, 0.0, "the publisher's, or more")
+    text = f"the quickest of the last {len(entries):,} messages took {quickest_s:,.1f} s from publishing to arrival"
     if quickest_s > _QUICK_S:
-        return unchecked(CHECK, f"{said}: they were late, or our clock is ahead", _COMPARE)
-    return fine(CHECK, f"{said}: our clock is not behind")
+        return unchecked(CHECK, f"{text}: they were late, or our clock is ahead", _COMPARE)
+    return fine(CHECK, f"{text}: our clock is not behind")
 
 
 async def check_against(url: str) -> list[Finding]:
-    """By the date of any answer there: whoever has no right to it is refused, and told the time."""
+    """Compare with the `Date` header of any answer; a refusal without credentials has one, too."""
     try:
         answer = await probe(url)
     except OSError as error:
@@ -64,6 +65,6 @@ def judge_answer(answer: ProbeAnswer, url: str) -> Finding:
         theirs = email.utils.parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
     except ValueError:
         return unchecked(CHECK, f"{url} does not say what time it is", _COMPARE)
-    # Their second began up to a second before they answered.
+    # `Date` has whole seconds: the server's clock is 0 to 1 s later, 0.5 s on average.
     half_s = (answer.answered_at - answer.asked_at) / 2
     return judge((answer.asked_at + half_s) - (theirs + 0.5), half_s + 0.5, "Pub/Sub's")

@@ -1,4 +1,7 @@
-"""Room and permissions where files are written. Nothing is written to find out."""
+"""Checks free space and permissions of the folders that the server writes to. Never writes to find out.
+
+Called by `examination`.
+"""
 
 from __future__ import annotations
 

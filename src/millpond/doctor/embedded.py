@@ -1,6 +1,6 @@
-"""The embedded store: can it be opened, is it whole, who holds it, is what expires swept, are ids those of today?
+"""Checks the embedded store: whether it opens and is intact, which process holds it, whether it is swept.
 
-Reads only. Where nobody has the store open, it is read in a way that makes no files beside it.
+Reads only. If no process has the store open, reading it creates no files beside it. Called by `examination`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from millpond.stores.sqlite.file import amount
 from millpond.stores.sqlite.lock import Holder, find_holder
 
 CHECK = "store"
-# A whole store is read once; a very big one would take longer than anybody waits.
+# quick_check reads the whole file: the limit is for very large stores.
 CHECK_S_MAX = 60.0
-# Sixteen times what the server lets it grow to before it folds it back.
+# Sixteen times the size at which the server checkpoints the write-ahead log.
 WAL_BYTES_WARNING = 256 * 1024 * 1024
 # The server sweeps once a minute.
 _SWEPT_AFTER_S = 600
 _COUNTED_MAX = 100_000
 _LOOKED_AT_ENTRIES = 1_000
-# Of each collection: so many are read in a few seconds.
+# For each collection: this many are read in a few seconds.
 _IDS_MAX = 1_000_000
 _INSTRUCTIONS = 100_000
 _RESTORE = "stop the server and put a backup in its place (docs/operating.md); keep the damaged file to look into"
@@ -51,7 +51,7 @@ _EXPIRED = """
 
 
 def check_embedded(path: Path, views: Sequence[View] = ()) -> list[Finding]:
-    """Blocks while it reads the whole file, at most for CHECK_S_MAX. `views` are those whose ids are looked at."""
+    """Blocks while it reads the whole file, at most for CHECK_S_MAX. `views`: the views whose ids are checked."""
     if not path.exists():
         text = f"there is no store at {path} yet"
         return [warning(CHECK, text, "millpond serve makes it; if there should be one, look at STORE")]
@@ -61,14 +61,14 @@ def check_embedded(path: Path, views: Sequence[View] = ()) -> list[Finding]:
     undisturbed = not _wal(path).exists()
     found = _inside(path, views, served=holder is not None)
     if undisturbed and _wal(path).exists() and any(finding.state == "problem" for finding in found):
-        # A server has started meanwhile, and wrote while we read: that looks like damage.
+        # A server started while we read, and its writes can look like damage: read again.
         found = _inside(path, views, served=True)
     return [*found, *_write_ahead_log(path), _holder(holder)]
 
 
 def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]:
     try:
-        with _looking(path) as connection:
+        with _reading(path) as connection:
             schema = _schema(int(connection.execute("PRAGMA user_version").get), path)
             found = [schema, check_integrity(connection, path)]
             if schema.state == "ok":
@@ -84,9 +84,9 @@ def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]
 
 
 @contextlib.contextmanager
-def _looking(path: Path) -> Iterator[apsw.Connection]:
-    # A reader of a file in WAL mode makes two more beside it, and cannot where the folder is read-only. Without a
-    # write-ahead log nobody has the store open, and it can be read as it lies there.
+def _reading(path: Path) -> Iterator[apsw.Connection]:
+    # A reader of a file in WAL mode creates two more files beside it, which fails if the folder is read-only.
+    # Without a write-ahead log no process has the store open, so the file can be read as immutable.
     if _wal(path).exists():
         connection = sqlite_schema.open_reader(path)
     else:
@@ -97,7 +97,7 @@ def _looking(path: Path) -> Iterator[apsw.Connection]:
 
 
 class _Ids:
-    """The documents' ids, on a connection that leaves no files behind. What the documents hold is not read."""
+    """Lists the documents' ids on a connection that leaves no files behind. Never reads the documents' content."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -128,22 +128,22 @@ def check_integrity(connection: apsw.Connection, path: Path) -> Finding:
     try:
         verdict = str(connection.execute("PRAGMA quick_check(1)").get)
     except apsw.InterruptError:
-        text = f"whether {path} is whole was not found out within {CHECK_S_MAX:g} s"
+        text = f"checking whether {path} is intact took longer than {CHECK_S_MAX:g} s"
         return unchecked(CHECK, text, "millpond backup FILE checks all of it, on the copy")
     finally:
         connection.set_progress_handler(None)
     if verdict == "ok":
-        return fine(CHECK, "every page of it is whole (quick_check)")
+        return fine(CHECK, "every page of it is intact (quick_check)")
     return problem(CHECK, f"{path} is damaged: {' '.join(verdict.split())[:200]}", _RESTORE)
 
 
 def _expired(connection: apsw.Connection, *, served: bool) -> Finding:
     at = (time.time_ns() // 1_000) - _SWEPT_AFTER_S * SECOND_US
     count = int(connection.execute(_EXPIRED, {"at": at, "most": _COUNTED_MAX}).get)
-    said = f"{count:,} documents and receipts expired over {_SWEPT_AFTER_S // 60} minutes ago and are still there"
+    text = f"{count:,} documents and receipts expired over {_SWEPT_AFTER_S // 60} minutes ago and are still there"
     if not served or not count:
-        return fine("expiry", f"{said}: the next server sweeps them" if count else "nothing that expired is left")
-    return warning("expiry", said, "look for `the sweep of expired documents failed` in the server's log")
+        return fine("expiry", f"{text}: the next server sweeps them" if count else "nothing that expired is left")
+    return warning("expiry", text, "look for `the sweep of expired documents failed` in the server's log")
 
 
 def _recent(connection: apsw.Connection) -> list[LogEntry]:
@@ -165,18 +165,18 @@ def _write_ahead_log(path: Path) -> list[Finding]:
 def _holder(holder: Holder | None) -> Finding:
     if holder is None:
         return fine("server", "no process writes to the store")
-    who = f"process {holder.pid}"
+    process = f"process {holder.pid}"
     if holder.url is None:
-        return fine("server", f"{who}, a command, writes to the store")
+        return fine("server", f"{process}, a command, writes to the store")
     try:
         status = asyncio.run(probe(f"{holder.url}/ready")).status
     except OSError as error:
-        text = f"{who} holds the store, but {holder.url} does not answer: {error.strerror or error}"
+        text = f"{process} holds the store, but {holder.url} does not answer: {error.strerror or error}"
         return problem("server", text, "look at its log; end it with SIGTERM and start it again")
     if status != 200:
-        text = f"{who} at {holder.url} answers /ready with {status}: it takes no messages"
+        text = f"{process} at {holder.url} answers /ready with {status}: it takes no messages"
         return problem("server", text, "look at its log: it is stopping, or cannot read its store")
-    return fine("server", f"{who} serves {holder.url}, and is ready")
+    return fine("server", f"{process} serves {holder.url}, and is ready")
 
 
 def _wal(path: Path) -> Path:

@@ -1,6 +1,6 @@
-"""Everything `millpond doctor` looks at, one check after the other. None can keep another from being made.
+"""Runs the checks of `millpond doctor`, one after the other. A check that fails never prevents another.
 
-Reads only: no check writes to a store, a disk or a broker.
+Reads only: no check writes to a store, a disk or a broker. Called by `cli.doctor`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from millpond.service.stores import open_store
 from millpond.service.views import load_views
 from millpond.settings import FIRESTORE, Settings
 
-# The longest of them reads a whole store and gives up by itself.
+# More than the longest check needs: that of an embedded store, which has its own, shorter limit.
 _CHECK_S = 90.0
-# Of each collection: on Firestore each document that is looked at is a read that is paid for.
+# For each collection: Firestore bills every document that is listed as a read.
 _FIRESTORE_IDS_MAX = 2_000
 
 
 class Subject(NamedTuple):
-    """What is examined: the settings, and the subscriptions they or the command line name."""
+    """What is examined: the settings, and the subscriptions that the settings or the command line name."""
 
     settings: Settings
     subscriptions: Sequence[str]
@@ -45,7 +45,7 @@ async def examine(
     loaded = settings_check.load_settings(environment, overrides)
     if loaded.settings is None:
         others = ", ".join(name for name, _ in CHECKS[1:])
-        text = f"{others}: nobody knows where to look until the settings are right"
+        text = f"{others}: not checked until the settings are right"
         return [*loaded.findings, unchecked("others", text, "mend the settings, then run millpond doctor again")]
     settings = loaded.settings
     named = dict.fromkeys([*settings.routes, *settings.subscription_topic_map, *subscriptions])
@@ -57,7 +57,7 @@ async def examine(
 
 
 async def _made(name: str, check: Check, subject: Subject) -> list[Finding]:
-    """What the check found; where it fails, that is what was found."""
+    """The check's findings; if the check itself fails, a finding that says so."""
     try:
         async with asyncio.timeout(_CHECK_S):
             return await check(subject)
@@ -88,7 +88,7 @@ async def _store(subject: Subject) -> list[Finding]:
 
 
 def _loaded_views(settings: Settings) -> list[View]:
-    """None if they cannot be loaded: the check of the settings says so."""
+    """Empty if they cannot be loaded: the check of the settings reports that."""
     try:
         return load_views(settings)
     except SettingsError:
@@ -97,7 +97,7 @@ def _loaded_views(settings: Settings) -> list[View]:
 
 async def _firestore(settings: Settings) -> list[Finding]:
     store = open_store(settings, read_only=True)
-    # Imported only here, as in `service.py`; `open_store` has just said it where the libraries are missing.
+    # Imported only here: they need Google's libraries. If these are missing, `open_store` has already raised.
     from millpond.doctor import firestore as firestore_check  # noqa: PLC0415
     from millpond.stores.firestore.store import FirestoreStore  # noqa: PLC0415
 
@@ -117,9 +117,7 @@ async def _firestore(settings: Settings) -> list[Finding]:
 async def _subscriptions(subject: Subject) -> list[Finding]:
     if not subject.subscriptions:
         text = "no subscription is named in ROUTES or SUBSCRIPTION_TOPIC_MAP"
-        return [
-            unchecked("subscription", text, "where Pub/Sub is used, name them: millpond doctor --subscription S")
-        ]
+        return [unchecked("subscription", text, "if Pub/Sub is used, name them: millpond doctor --subscription S")]
     try:
         from millpond.doctor.subscriptions import check_subscriptions  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What an examination finds: a state, what is so, and what to do about it. Pure."""
+"""The result of a check: a state, what was found, and what to do about it. Pure. Used by all checks and the CLI."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class State(enum.StrEnum):
     OK = "ok"
     WARNING = "warning"
     PROBLEM = "problem"
-    # Nobody can say from here; the advice is how to find out.
+    # The check could not be made; the advice says how to make it by hand.
     UNCHECKED = "unchecked"
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at. `advice` is empty where there is nothing to do."""
+    """One result of a check. `advice` is empty if there is nothing to do."""
 
     check: str
     state: State

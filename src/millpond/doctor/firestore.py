@@ -1,6 +1,6 @@
-"""Firestore: one read, for whether it answers, how fast, and what time it has there; and the TTL policies.
+"""Checks Firestore: a read shows whether it answers, how fast, and its clock; then the TTL policies.
 
-Imported only where STORE=firestore: it needs Google's libraries.
+Imported only with STORE=firestore: it needs Google's libraries. Reads only. Called by `examination`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BATCH_GET = BatchGetDocumentsRequest.pb()
 async def check_firestore(settings: Settings, store: FirestoreStore) -> list[Finding]:
     where = f"Firestore, {store.names.database}"
     try:
-        # The first call also opens the connection; the second is what a message waits for.
+        # The first call also opens the connection; the second has the latency that a message sees.
         await _read(store)
         asked_at, read_at, answered_at = await _read(store)
     except AccessDenied as error:
@@ -47,16 +47,16 @@ async def check_firestore(settings: Settings, store: FirestoreStore) -> list[Fin
     except Unavailable as error:
         return [problem(CHECK, f"{where}: {error}", "look at the network, and at Firestore's status page")]
     took_s = answered_at - asked_at
-    said = (
+    text = (
         f"{where} answers a read in {took_s * 1e3:.0f} ms; the event log is {'on' if settings.event_log else 'off'}"
     )
-    slow = warning(CHECK, said, "run Millpond in the database's region") if took_s > _SLOW_S else None
+    slow = warning(CHECK, text, "run Millpond in the database's region") if took_s > _SLOW_S else None
     clock = clock_check.judge((asked_at + answered_at) / 2 - read_at, took_s / 2, "Firestore's")
-    return [slow or fine(CHECK, said), clock]
+    return [slow or fine(CHECK, text), clock]
 
 
 async def _read(store: FirestoreStore) -> tuple[float, float, float]:
-    """Our clock before, Firestore's at the read, and ours after, in seconds since 1970."""
+    """Our clock before the read, Firestore's at the read, and ours after it, in seconds since 1970."""
     request = _BATCH_GET(database=store.names.database, documents=[store.names.document(PROBE)])
     asked_at = time.time()
     try:
@@ -67,12 +67,12 @@ async def _read(store: FirestoreStore) -> tuple[float, float, float]:
 
 
 def expiring_collections(settings: Settings) -> list[str]:
-    """Collection ids whose documents carry `expireAt`, as Firestore knows them."""
+    """Firestore's ids of the collections whose documents have `expireAt`."""
     names = [RECEIPTS, LETTERS]
     if settings.event_log and settings.event_log_ttl_days is not None:
         names.append(EVENT_LOG)
     names += [view.collection for view in load_views(settings) if view.retention_days is not None]
-    # A policy is for a collection's id, which is the last part of its path; the prefix stands before the first.
+    # A policy names a collection id, the last part of the path; the configured prefix is on the first part.
     ids = [
         settings.firestore_collection_prefix + name if "/" not in name else name.split("/")[-1] for name in names
     ]
@@ -102,7 +102,7 @@ async def look_at_policies(
 
 
 async def _policy(settings: Settings, client: FirestoreAdminAsyncClient, collection: str) -> Finding | None:
-    """What is wrong with the policy of one collection, if anything."""
+    """What is wrong with the TTL policy of one collection; None if it is active."""
     database = f"projects/{settings.gcp_project}/databases/{settings.firestore_database}"
     name = f"{database}/collectionGroups/{collection}/fields/{_TTL_FIELD}"
     try:
@@ -121,7 +121,7 @@ async def _policy(settings: Settings, client: FirestoreAdminAsyncClient, collect
         return warning(
             TTL_CHECK, f"the TTL policy of {collection} is still being made", "wait: it takes up to a day"
         )
-    text = f"{collection} has no TTL policy on {_TTL_FIELD}: what expired stays, and is paid for"
+    text = f"{collection} has no TTL policy on {_TTL_FIELD}: expired documents stay, and are billed"
     if state == Field.TtlConfig.State.NEEDS_REPAIR:
         text = f"the TTL policy of {collection} failed (NEEDS_REPAIR)"
     advice = f"gcloud firestore fields ttls update {_TTL_FIELD} --collection-group={collection} --enable-ttl"

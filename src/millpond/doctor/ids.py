@@ -1,4 +1,7 @@
-"""Do documents lie under ids that an earlier build escaped? Looks at ids only, and not at all of them."""
+"""Checks whether documents have ids that an earlier build escaped. Reads ids only, up to a limit per collection.
+
+Moving them is `millpond move-ids`. Called by the checks of the stores.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _EXAMPLES = 3
 
 
 class Looked(NamedTuple):
-    """What was seen of one collection. `whole`: all of its documents were looked at."""
+    """The old ids of one collection. `whole`: all of its documents were checked."""
 
     view: View
     collection: str
@@ -24,7 +27,7 @@ class Looked(NamedTuple):
 
 
 async def check_ids(listing: Listing, views: Iterable[View], most: int) -> list[Finding]:
-    """`most`: how many documents of each collection are looked at."""
+    """`most`: how many documents of each collection are checked."""
     looked = [
         await _look(listing, view, collection, most)
         for view in views
@@ -36,7 +39,7 @@ async def check_ids(listing: Listing, views: Iterable[View], most: int) -> list[
 
 async def _look(listing: Listing, view: View, collection: str, most: int) -> Looked:
     documents, old = 0, []
-    # One more than is looked at tells whether there are more.
+    # One more than is checked shows whether there are more.
     async for page in pages(listing, collection, most + 1):
         old += old_documents(view, page[: most - documents])
         documents += len(page)

@@ -1,4 +1,4 @@
-"""One GET, for its status and headers, with our own clock before and after it."""
+"""One GET: its status and headers, and our clock before and after it. Called by the checks of clock and server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProbeAnswer(NamedTuple):
 
 
 async def probe(url: str) -> ProbeAnswer:
-    """Takes five seconds at most. Raises OSError if there is no answer, or none in HTTP."""
+    """Takes five seconds at most. Raises OSError if there is no answer, or it is not HTTP."""
     asked_at = time.time()
     reply = await fetch(Address.parse(url), timeout_s=_TIMEOUT_S)
     return ProbeAnswer(reply.status, reply.headers, asked_at, time.time())

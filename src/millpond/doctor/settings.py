@@ -1,4 +1,7 @@
-"""Are the settings valid, and does what they say stay safe? Looks at nothing but the settings and the views."""
+"""Checks whether the settings are valid, and whether they expose or lose anything. Reads settings and views only.
+
+Called by `examination`.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from millpond.settings import FIRESTORE, Settings
 from millpond.settings.table import GOOGLE_CERTS_URL, TABLE
 
 CHECK = "settings"
-# Specification 004: enough for people to look at what was buried.
+# Time enough for an operator to look at dead letters.
 _LETTER_DAYS_LEAST = 7
 
 
 class Loaded(NamedTuple):
-    """The settings as far as they could be read: None where what is wrong cannot be left out."""
+    """The settings without the wrong ones; None if a wrong one cannot be left out."""
 
     settings: Settings | None
     findings: list[Finding]
 
 
 def load_settings(environment: Mapping[str, str], overrides: Mapping[str, str]) -> Loaded:
-    """Every wrong setting, not only the first: each is left out in turn, and the rest read again."""
+    """Find every wrong setting, not only the first: leave each out in turn, and read the rest again."""
     environment, overrides = dict(environment), dict(overrides)
     findings: list[Finding] = []
     while True:
@@ -54,12 +57,14 @@ def check_settings(settings: Settings) -> list[Finding]:
 def _exposure(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     if settings.push_certs_url != GOOGLE_CERTS_URL:
-        text = f"PUSH_CERTS_URL={settings.push_certs_url}: whoever answers there decides whose pushes are believed"
+        text = f"PUSH_CERTS_URL={settings.push_certs_url}: the server at that URL decides which pushes are accepted"
         found.append(warning(CHECK, text, "unset it, except in tests"))
     if not settings.is_exposed:
         return found
     if settings.admin_token is None:
-        text = f"HOST={settings.host} can be reached by others, and ADMIN_TOKEN is not set: /api answers nobody"
+        text = (
+            f"HOST={settings.host} can be reached by others, and ADMIN_TOKEN is not set: /api refuses every request"
+        )
         found.append(warning(CHECK, text, "set ADMIN_TOKEN to a long random text"))
     if settings.push_audience is not None:
         return found
@@ -67,8 +72,8 @@ def _exposure(settings: Settings) -> list[Finding]:
         text = f"HOST={settings.host} can be reached by others, and PUSH_AUDIENCE is not set: serve will not start"
         advice = "set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT (docs/security.md); millpond pull does not need them"
     else:
-        text = f"HOST={settings.host} and PUSH_UNAUTHENTICATED=allow: whoever reaches it is believed"
-        advice = "make sure that something in front checks who calls, as Cloud Run's IAM does, or set PUSH_AUDIENCE"
+        text = f"HOST={settings.host} and PUSH_UNAUTHENTICATED=allow: every push that reaches it is accepted"
+        advice = "make sure that a proxy in front checks callers, as Cloud Run's IAM does, or set PUSH_AUDIENCE"
     return [*found, warning(CHECK, text, advice)]
 
 
@@ -81,7 +86,7 @@ def _keeping(settings: Settings) -> list[Finding]:
         found.append(warning(CHECK, text, "unset EVENT_LOG, unless the disk cannot hold what arrives"))
     if settings.letter_ttl_days < _LETTER_DAYS_LEAST:
         text = f"LETTER_TTL_DAYS={settings.letter_ttl_days:g}: dead letters are gone before a week is over"
-        found.append(warning(CHECK, text, "keep them 7 to 14 days, so that somebody can look"))
+        found.append(warning(CHECK, text, "keep them 7 to 14 days, so that an operator can look"))
     return found
 
 

@@ -1,7 +1,7 @@
-"""Subscriptions as Pub/Sub has them, against specification 004's defaults and against our own settings. Pure.
+"""Compares a Pub/Sub subscription with the recommended values and with our own settings. Pure.
 
-Fetching them is in `subscriptions.py`. A subscription is Google's message, looked at by name only, so that nothing
-here needs Google's libraries.
+`subscriptions` fetches them and calls this. A subscription is Google's message, read by attribute names only, so
+this module never imports Google's libraries.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ROUTING = "routing"
 PUSH_PATH = "/pubsub/push"
 DELETED_TOPIC = "_deleted-topic_"
 BACKOFF_S = (10, 600)
-# 004 says 5 to 10. Ten attempts end after some 40 minutes, and an outage of an hour would then dead-letter good
-# messages: our own Terraform says 20.
+# With 10 attempts messages are given up after some 40 minutes, so an outage of an hour would dead-letter good
+# messages: our own Terraform sets 20.
 ATTEMPTS = (5, 20)
 ACK_S_LEAST = 60
 _DAY_S = 86_400
 
 
 class Subscribed(NamedTuple):
-    """What Pub/Sub says. `graves`: how many subscriptions the dead-letter topic has; None where nobody can say."""
+    """Pub/Sub's answer. `graves`: how many subscriptions the dead-letter topic has; None if that is unknown."""
 
     subscription: Any
     graves: int | None = None
@@ -47,21 +47,21 @@ def judge(subscribed: Subscribed, settings: Settings) -> list[Finding]:
     target = subscription.push_config.push_endpoint
     how = f"pushed to {target}" if target else "pulled"
     attempts = subscription.dead_letter_policy.max_delivery_attempts
-    return [fine(CHECK, f"{name}: {how}, dead letters after {attempts} attempts, as specification 004 has it")]
+    return [fine(CHECK, f"{name}: {how}, dead letters after {attempts} attempts, as recommended")]
 
 
 def judge_routing(name: str, topic_path: str | None, settings: Settings, topics: Topics) -> Finding:
-    """Whether its messages find a topic whatever they hold, and what to set if not.
+    """Whether the settings route all of its messages to a topic, and what to set if not.
 
-    `topic_path` is its topic in Pub/Sub: empty if that is gone, None if Pub/Sub could not be asked.
+    `topic_path` is its topic in Pub/Sub: empty if the topic is deleted, None if Pub/Sub could not be asked.
     """
     short = name.rpartition("/")[2]
     routed = topics.of_subscription(name)
     if routed is not None:
-        topic, says_so = routed
-        # ROUTES is asked before the message, everything else after it.
-        unless = "" if says_so == "ROUTES" else ", unless it names another topic itself"
-        return fine(ROUTING, f"{short}: each message is routed to {topic} by {says_so}{unless}")
+        topic, setting = routed
+        # ROUTES comes before the topic that a message names, every other setting after it.
+        unless = "" if setting == "ROUTES" else ", unless it names another topic itself"
+        return fine(ROUTING, f"{short}: each message is routed to {topic} by {setting}{unless}")
     text = (
         f"{short}: no setting says which topic its messages belong to: a message is routed only if it names its "
         "topic itself (the attribute topic, a field of its payload, event_type, or the shape of a system event), "
@@ -71,7 +71,7 @@ def judge_routing(name: str, topic_path: str | None, settings: Settings, topics:
 
 
 def _route_to_set(name: str, topic_path: str | None, settings: Settings, topics: Topics) -> str:
-    """A setting to paste, with the entries it has already."""
+    """The setting to paste, including the entries that it already has."""
     topic = (topic_path or "").rpartition("/")[2]
     if topics.known(topic) is not None:
         return f"set SUBSCRIPTION_TOPIC_MAP='{json.dumps({**settings.subscription_topic_map, name: topic})}'"
@@ -100,7 +100,7 @@ def _endpoint(subscribed: Subscribed, _: Settings) -> Iterator[Finding]:
         )
         yield problem(CHECK, f"it pushes to {config.push_endpoint}, where nothing takes messages", advice)
     if parts.scheme != "https":
-        text = f"it pushes to {config.push_endpoint} without TLS: whoever listens reads messages and tokens"
+        text = f"it pushes to {config.push_endpoint} without TLS: messages and tokens can be read on the network"
         yield warning(CHECK, text, "push to an https URL")
     if "no_wrapper" in config and not config.no_wrapper.write_metadata:
         text = "it pushes payloads without metadata: a message has no id then, and each is answered 400"
@@ -116,7 +116,7 @@ def _identity(subscribed: Subscribed, settings: Settings) -> Iterator[Finding]:
         if settings.push_audience is not None:
             yield problem(CHECK, "it pushes without a token, and PUSH_AUDIENCE asks for one: 401 for all", docs)
         else:
-            text = "it pushes without a token: anybody who knows the URL can do the same"
+            text = "it pushes without a token: any client that knows the URL can push too"
             yield warning(CHECK, text, f"give it --push-auth-service-account; {docs}")
         return
     token = config.oidc_token
@@ -134,12 +134,12 @@ def _retries(subscribed: Subscribed, _: Settings) -> Iterator[Finding]:
     subscription = subscribed.subscription
     command = f"{_update(subscription)} --min-retry-delay=10s --max-retry-delay=600s"
     if "retry_policy" not in subscription:
-        yield warning(CHECK, "it has no retry policy: what fails is sent again at once, and again", command)
+        yield warning(CHECK, "it has no retry policy: failed messages are sent again immediately", command)
         return
     policy = subscription.retry_policy
     backoff = (policy.minimum_backoff.total_seconds(), policy.maximum_backoff.total_seconds())
     if backoff != BACKOFF_S:
-        text = f"it retries after {backoff[0]:g} to {backoff[1]:g} s, and specification 004 says 10 to 600 s"
+        text = f"it retries after {backoff[0]:g} to {backoff[1]:g} s, and 10 to 600 s are recommended"
         yield warning(CHECK, text, command)
 
 
@@ -150,12 +150,10 @@ def _dead_letters(subscribed: Subscribed, settings: Settings) -> Iterator[Findin
     command = f"{_update(subscription)} --dead-letter-topic={topic} --max-delivery-attempts={ATTEMPTS[1]}"
     if not policy.dead_letter_topic:
         if settings.poison_policy == "native":
-            text = (
-                "it has no dead-letter policy, and POISON_POLICY=native leaves poison to one: it is sent for ever"
-            )
+            text = "it has no dead-letter policy, and POISON_POLICY=native leaves poison to one: it is sent forever"
             yield problem(CHECK, text, f"{command}; or POISON_POLICY=park")
         else:
-            text = "it has no dead-letter policy: what never succeeds is sent until it expires, other than poison"
+            text = "it has no dead-letter policy: failing messages, except poison, are sent until they expire"
             yield warning(CHECK, text, command)
         return
     attempts = policy.max_delivery_attempts
@@ -163,9 +161,9 @@ def _dead_letters(subscribed: Subscribed, settings: Settings) -> Iterator[Findin
         text = f"it gives up after {attempts} attempts, and {ATTEMPTS[0]} to {ATTEMPTS[1]} are usual"
         yield warning(CHECK, text, command)
     if policy.dead_letter_topic == DELETED_TOPIC:
-        yield problem(CHECK, "its dead-letter topic is gone: what is given up is lost", command)
+        yield problem(CHECK, "its dead-letter topic is deleted: messages moved there are lost", command)
     elif subscribed.graves == 0:
-        text = f"nobody subscribes to {policy.dead_letter_topic}: what is given up is lost"
+        text = f"{policy.dead_letter_topic} has no subscription: messages moved there are lost"
         yield problem(CHECK, text, f"gcloud pubsub subscriptions create NAME --topic={policy.dead_letter_topic}")
 
 
@@ -179,15 +177,15 @@ def _times(subscribed: Subscribed, settings: Settings) -> Iterator[Finding]:
             text = f"it waits {deadline_s} s for an answer, and FIRESTORE_RETRY_MAX_TOTAL_S is {patience_s:g}"
             yield warning(CHECK, f"{text}: it sends again while we still try", f"{update} --ack-deadline=60")
     elif deadline_s < ACK_S_LEAST:
-        text = f"its ack deadline is {deadline_s} s, and specification 004 says {ACK_S_LEAST} s for pulling"
+        text = f"its ack deadline is {deadline_s} s, and {ACK_S_LEAST} s are recommended for pulling"
         yield warning(CHECK, text, f"{update} --ack-deadline={ACK_S_LEAST}")
     kept_days = subscription.message_retention_duration.total_seconds() / _DAY_S
     if kept_days > settings.receipt_ttl_days:
         text = f"it keeps messages for {kept_days:g} days, and RECEIPT_TTL_DAYS is {settings.receipt_ttl_days:g}"
-        advice = f"set RECEIPT_TTL_DAYS={kept_days:g} or more: after that a tally buries what it cannot tell apart"
+        advice = f"set RECEIPT_TTL_DAYS={kept_days:g} or more: a tally buries events that are older than receipts"
         yield warning(CHECK, text, advice)
 
 
 def _update(subscription: Any) -> str:
-    """The command's beginning, by the whole path: gcloud may be set to another project."""
+    """The start of the command, with the subscription's full path: gcloud may be set to another project."""
     return f"gcloud pubsub subscriptions update {subscription.name}"

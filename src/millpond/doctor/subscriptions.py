@@ -1,4 +1,7 @@
-"""Fetching subscriptions from Pub/Sub, or from its emulator. Imported only where one is to be looked at."""
+"""Fetches subscriptions from Pub/Sub, or from its emulator, and has `subscription` judge them. Reads only.
+
+Imported only if there is a subscription to check: it needs Google's libraries. Called by `examination`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from millpond.gcp.pubsub import open_publisher, open_subscriber
 from millpond.settings import Settings
 
 _CALL_S = 10.0
-# Of a topic that no one may be looking at, one subscription says as much as a hundred.
+# The check only needs to know whether there is any.
 _GRAVES_COUNTED = 1
 
 
 class _Looked(NamedTuple):
-    """What was found about subscriptions, and the topic of each that Pub/Sub showed: empty where it has none."""
+    """The findings, and the topic of each subscription that Pub/Sub returned: empty if its topic is deleted."""
 
     findings: list[Finding]
     topics: dict[str, str]
@@ -33,11 +36,11 @@ class _Looked(NamedTuple):
 async def check_subscriptions(
     settings: Settings, names: Sequence[str], topics: Topics | None = None
 ) -> list[Finding]:
-    """Without `topics` (the views cannot be loaded) nothing is said about where messages are routed."""
+    """Without `topics` (the views cannot be loaded) routing is not checked."""
     looked = await _look_at_all(settings, names)
     if topics is None:
         return looked.findings
-    # Said from the settings, so also where Pub/Sub cannot be asked.
+    # Judged from the settings, so also if Pub/Sub cannot be asked.
     routing = [judge_routing(name, looked.topics.get(_path(name, settings)), settings, topics) for name in names]
     return [*looked.findings, *routing]
 
@@ -67,7 +70,7 @@ async def _look_at_all(settings: Settings, names: Sequence[str]) -> _Looked:
     finally:
         await subscriber.transport.close()  # type: ignore[no-untyped-call]
         await publisher.transport.close()  # type: ignore[no-untyped-call]
-    # An emulator has the clock of some machine of ours, which proves nothing.
+    # An emulator runs on a machine of ours: its clock is no reference.
     if not find_emulator(PUBSUB_EMULATOR_VARIABLE):
         findings += await check_against(PUBSUB_URL)
     return looked
@@ -91,7 +94,7 @@ async def _look_at(
         advice = "create it (docs/deploy.md), or mend ROUTES and SUBSCRIPTION_TOPIC_MAP"
         findings.append(problem(CHECK, f"there is no subscription {name}", advice))
     except PermissionDenied:
-        advice = "grant roles/pubsub.viewer to whoever runs this"
+        advice = "grant roles/pubsub.viewer to the account that runs this"
         findings.append(unchecked(CHECK, f"{name}: may not be looked at", advice))
     except (GoogleAPICallError, GoogleAuthError) as error:
         findings.append(unchecked(CHECK, f"{name}: {error_text(error)}", "look at the network and the credentials"))

@@ -1,4 +1,7 @@
-"""The ASGI application: the push path in front, everything people use behind it."""
+"""Builds the ASGI application: push requests go straight to their endpoint, all others to the table of routes.
+
+Called by `server`, with a service. Every path is listed here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from millpond.ingress.push import RETRY_AFTER_S, Answer, PushEndpoint, Receive, 
 from millpond.service.service import Service
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Cloud Run reserves some paths that end in z, so each exists with and without.
+# Cloud Run reserves some paths that end in z, so each exists with and without it.
 _READY_PATHS = ("/health", "/healthz", "/ready", "/readyz")
 _LIVE_PATHS = ("/live", "/livez")
 _PUSH_ANSWERS: op.Answers = {
@@ -57,7 +60,7 @@ _PUSH = op.Operation(
     "One `x-goog-pubsub-*` header makes a request an unwrapped one, whatever its content type: the body is then "
     "the data, and every header that HTTP or a proxy does not add is an attribute. With `millpond pull` there is "
     f"no push: 404. `Retry-After` is {RETRY_AFTER_S} s.",
-    # It is not found where messages are pulled.
+    # A server that pulls its messages answers 404.
     op.merged(_PUSH_ANSWERS, op.NOT_FOUND),
     [op.parameter("header", f"x-goog-pubsub-{name}", f"Unwrapped: {text}") for name, text in _METADATA.items()],
     [op.Body("PushRequest", PUSH_EXAMPLE)],
@@ -107,7 +110,7 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
     async def ready(_: Request) -> Health | Response:
         """Whether messages are taken.
 
-        Whether messages are taken, and the store takes what the last ones led to. 503 if not.
+        Whether messages are taken, and the store accepted the last writes. 503 if not.
         """
         reason = await service.not_ready()
         waiting = service.engine.waiting
@@ -138,7 +141,7 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
     events = EventsEndpoint(service.flow, guard, settings)
     openapi = OpenApiEndpoint()
     routes = [
-        # Answered in front of the table; here so that the table says of every path there is who may use it.
+        # Answered before the table; listed so that the table has the access rule of every path.
         Route(PUSH_PATH, {}, Access.PUSH, {"POST": _PUSH}),
         *Pages().routes(),
         Route("/api", {"GET": index}, Access.OPEN),

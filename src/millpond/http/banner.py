@@ -1,4 +1,4 @@
-"""What a server prints when it starts: where it is, and a command to try it with."""
+"""Prints the lines of a server's start: its URL, and a command to try. Called by `server`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shown_host(host: str) -> str:
 
 
 def print_welcome(settings: Settings, url: str, source_welcome: str | None) -> None:
-    """Plain single lines, also without a terminal; the command works when pasted."""
+    """Plain lines, with or without a terminal; the command can be pasted into a shell."""
     print(f"Millpond {__version__} serves {url} with {settings.store}", flush=True)  # noqa: T201
     if source_welcome is not None:
         print(source_welcome, flush=True)  # noqa: T201

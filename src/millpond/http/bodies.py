@@ -2,12 +2,12 @@
 
     up to 64 KiB    counted as it arrives; all of them share a quarter of the budget
     larger          waits until its announced length fits into the other three quarters, and is not read before;
-                    what came along with its headers counts as a small one until then
+                    the bytes that arrived with its headers count as a small body until then
 
-A large body is granted as a whole, so that what is begun can be finished: bodies that wait for each other's last
-bytes would never end. Small ones have a share of their own, so that a few large uploads that stand still keep no
-ordinary message out. A connection that has waited BODY_WAIT_S is refused with 429; at once, if what was counted and
-not granted exceeds the whole budget.
+A large body is granted as a whole, so that it can be completed: bodies that wait for each other's last bytes would
+deadlock. Small bodies have their own share, so that a few stalled large uploads never block ordinary messages. A
+connection that has waited BODY_WAIT_S is refused with 429; it is refused immediately if the bytes counted without a
+grant exceed the whole budget. Called by `limits` and `fast_push`. Never reads or closes a connection itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 SMALL_BYTES_MAX = 64 * 1024
-# So much of a small body is read in any case: most messages are no larger.
+# A small body is read up to this size in any case: most messages are no larger.
 TINY_BYTES_MAX = 8 * 1024
-# How long a body may wait for its place, and how long a large one may take while others wait for theirs.
+# How long a body may wait for its grant, and how long a large one may take while others wait for theirs.
 BODY_WAIT_S = 1.0
 LARGE_S_MAX = 2.0
 
@@ -33,37 +33,37 @@ class Reader(Protocol):
 
 
 class Claim:
-    """What one request's body takes of the budget. The connection releases it, once or more often."""
+    """One request body's share of the budget. The connection may release it more than once."""
 
     __slots__ = ("_bodies", "_granted_at", "_reader", "_waiting_since", "large", "small")
 
     def __init__(self, bodies: Bodies, reader: Reader) -> None:
         self._bodies = bodies
         self._reader: Reader | None = reader
-        # Bytes that have arrived without a grant, and the length of a large body, granted or not.
+        # Bytes that arrived without a grant, and the announced length of a large body, granted or not.
         self.small = 0
         self.large = 0
         self._waiting_since: float | None = None
         self._granted_at: float | None = None
 
     def announce(self, size: int) -> None:
-        """The body will have at most so many bytes."""
+        """The body will have at most `size` bytes."""
         if size > SMALL_BYTES_MAX and not self.large:
             if self._waiting_since is not None:
-                # As a small one, until it was known to be large.
+                # It waited as a small body, until it was known to be large.
                 self._bodies.leave(self)
                 self.grant(0.0)
             self.large = size
             self._bodies.ask(self)
 
     def add(self, size: int) -> None:
-        """So many bytes of the body have arrived."""
+        """`size` more bytes of the body have arrived."""
         if self._granted_at is None:
             self.small += size
             self._bodies.small += size
 
     def wait_if_crowded(self) -> None:
-        """Part of a small body has arrived, and more will come: not now, if small bodies exceed their share."""
+        """Stop reading the rest of a small body for now, if small bodies exceed their share."""
         if self._reader is None or self._waiting_since is not None:
             return
         if self.small > TINY_BYTES_MAX and self._bodies.is_crowded:
@@ -71,11 +71,11 @@ class Claim:
 
     @property
     def exceeds_everything(self) -> bool:
-        """Whether even what was counted and not granted is more than all bodies together may have."""
+        """Whether the bytes counted without a grant exceed the whole budget."""
         return self._reader is not None and self.small > 0 and self._bodies.is_overrun
 
     def release(self) -> None:
-        """The request was answered, or its client is gone. What still comes of its body is read, and dropped."""
+        """The request was answered, or its client is gone. The rest of its body is read and dropped."""
         reader, self._reader = self._reader, None
         if reader is not None:
             waits = self._waiting_since is not None
@@ -86,7 +86,7 @@ class Claim:
                 reader.go_on_reading()
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its connection has to be refused, for the sake of the others."""
+        """Whether its connection must be refused, because it waited too long or blocks other bodies."""
         if self._waiting_since is not None:
             return now - self._waiting_since > BODY_WAIT_S
         since = self._granted_at
@@ -110,7 +110,7 @@ class Claim:
 
 
 class Bodies:
-    """The budget. Everything happens on the event loop's thread."""
+    """The budget. Every method is called on the event loop's thread."""
 
     def __init__(self, bytes_max: int, clock: Callable[[], float]) -> None:
         self._bytes_max = bytes_max
@@ -124,7 +124,7 @@ class Bodies:
 
     @property
     def held(self) -> int:
-        """Bytes in memory, or granted to be."""
+        """Bytes in memory, or granted."""
         return self.small + self._large
 
     @property
@@ -140,7 +140,7 @@ class Bodies:
         return bool(self._large_waiting)
 
     def ask(self, claim: Claim) -> None:
-        """Grant a large body its place, now or later."""
+        """Grant a large body, now or later."""
         if self._large_waiting or not self._fits(claim):
             self.wait(claim)
         else:
@@ -151,7 +151,7 @@ class Bodies:
         claim.hold(self._clock())
 
     def leave(self, claim: Claim) -> None:
-        """It waits no longer."""
+        """Remove it from its queue."""
         self._queue_of(claim).remove(claim)
 
     def give_back(self, claim: Claim, *, granted: bool) -> None:
@@ -171,12 +171,12 @@ class Bodies:
         return self._large_waiting if claim.large else self._small_waiting
 
     def _fits(self, claim: Claim) -> bool:
-        # One is always let in: the budget may be less than the largest body.
+        # One is always granted: the budget may be smaller than the largest body.
         return self._large == 0 or self._large + claim.large <= self._large_max
 
 
 def release_claim(cycle: object, _: object = None) -> None:
-    """Give back what the body of a request took of the budget, if it had one and still has it."""
+    """Release the claim of a request's body, if it has one."""
     claim: Claim | None = getattr(cycle, "claim", None)
     if claim is not None:
         claim.release()

@@ -1,8 +1,9 @@
-"""How many connections there may be, and which of them make way for new ones.
+"""Limits the number of connections, and chooses which of them to close for new ones. Called by `server`.
 
-At the limit a new connection takes the place of those of least use: first any that was refused and lingers, then
-requests that take longer than a second to arrive, the slowest first, then the longest idle. Only if all others are
-at work is the new one refused. So clients that open many connections and send little displace each other.
+At the limit, a new connection replaces the least useful ones: first those that were refused and linger, then those
+whose requests take longer than a second to arrive, the slowest first, then the longest idle. Never closes a busy
+connection: if all others are busy, the new one is refused. So clients that open many connections and send little
+displace each other.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import Any
 from millpond.http.limits import BoundedProtocol
 from millpond.telemetry.log import Log
 
-# Descriptors that are no connections: the store's files, calls to other services, the log.
+# File descriptors for everything else: the store's files, calls to other services, the log.
 _OTHER_DESCRIPTORS = 100
-# Making way means to look at every connection, so a few are closed at once.
+# Ranking reads every connection, so each time 1/50 of the limit is closed together.
 _SHARE_CLOSED_AT_ONCE = 50
 _LINE_EVERY_S = 10.0
 
 
 class Connections:
-    """The limit. It is told of every new connection, and finds the others in `open_ones`."""
+    """The limit. `connected` is called for every new connection; `open_ones` holds all of them."""
 
     def __init__(self, limit: int, log: Log, open_ones: set[Any]) -> None:
         self.limit = limit
@@ -37,7 +38,7 @@ class Connections:
         return len(self._open_ones)
 
     def connected(self, newcomer: BoundedProtocol) -> None:
-        """Make room for a connection that was accepted just now, if it is one too many."""
+        """Make room for a connection that was just accepted, if the limit is exceeded."""
         if len(self) <= self.limit:
             return
         now = asyncio.get_running_loop().time()
@@ -48,7 +49,7 @@ class Connections:
             newcomer.make_way(f"there are {self.limit} connections, and all of them are at work")
             self._refused += 1
         self._closed += len(least_useful)
-        self._tell(now)
+        self._note(now)
 
     def _least_useful(self, newcomer: BoundedProtocol, now: float) -> list[BoundedProtocol]:
         found = [
@@ -61,7 +62,7 @@ class Connections:
         found.sort(key=lambda ranked: ranked[0], reverse=True)
         return [connection for _, connection in found[: max(1, self.limit // _SHARE_CLOSED_AT_ONCE)]]
 
-    def _tell(self, now: float) -> None:
+    def _note(self, now: float) -> None:
         if now < self._line_due:
             return
         self._line_due = now + _LINE_EVERY_S
@@ -75,7 +76,7 @@ class Connections:
 
 
 def connections_allowed(wanted: int, log: Log) -> int:
-    """The limit that the process's descriptors allow, which are raised for it as far as they can be."""
+    """The limit that the process's file descriptors allow, after raising their own limit as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -95,7 +96,7 @@ def connections_allowed(wanted: int, log: Log) -> int:
 
 
 async def watch_connections(connections: Callable[[], list[Any]]) -> None:
-    """Once a second, look for requests that do not end and connections that are idle for too long."""
+    """Once a second, refuse requests that take too long to arrive, and close connections idle for too long."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(1)
@@ -103,5 +104,5 @@ async def watch_connections(connections: Callable[[], list[Any]]) -> None:
         for connection in connections():
             if isinstance(connection, BoundedProtocol):
                 with contextlib.suppress(OSError, RuntimeError):
-                    # One broken connection must not end the watch over the others.
+                    # An error of one connection must not end the check of the others.
                     connection.close_if_overdue(now)

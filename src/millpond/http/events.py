@@ -1,4 +1,7 @@
-"""`POST /events`: a CloudEvent in, the flow-run worker, a JSON answer when its step is finalised."""
+"""`POST /events`: takes a CloudEvent, runs the flow-run worker, and answers when its step is finalised.
+
+Never reads a request before its token is verified, if the server asks for tokens. Called by the table of routes.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ class EventsEndpoint:
     def __init__(self, flow: Flow, guard: PushGuard | None, settings: Settings) -> None:
         self._flow = flow
         self._guard = guard
-        # As for pushes; a server that pulls its messages starts without having been asked.
+        # The same rule as for pushes; checked here because a server that pulls its messages starts without it.
         self._closed = guard is None and settings.is_exposed and settings.push_unauthenticated == "refuse"
 
     @operation(
@@ -92,7 +95,7 @@ class EventsEndpoint:
         return json_response(result.answer(), status, headers)
 
     async def _check_sender(self, request: Request) -> None:
-        """Nothing of a request is looked at before its token was verified, where tokens are asked for."""
+        """Verify the token before anything else of the request is read, if the server asks for tokens."""
         if self._closed:
             raise PushForbidden("others can reach this server: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT")
         if self._guard is None:

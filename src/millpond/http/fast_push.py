@@ -1,9 +1,9 @@
 """The push path without ASGI: from the connection's parser to the engine and back, in callbacks.
 
-An ASGI request costs a scope, a task, an event and a dozen awaits before anybody looks at the message: as much as
-everything Millpond then does with it. So plain push requests (POST, HTTP/1.1, nothing unusual) are answered
-straight from the connection. Whatever is unusual, such as `Expect` or a pipelined request, takes the ordinary way
-through the application and gets the same answers from the same endpoint.
+An ASGI request costs a scope, a task, an event and a dozen awaits before the message is decoded: as much as all of
+Millpond's work on it. So plain push requests (POST, HTTP/1.1) are answered directly from the connection. Any other,
+such as one with `Expect` or a pipelined one, goes through the ASGI application, and gets the same answers from the
+same endpoint. Never decides an answer itself. uvicorn calls it, as the protocol that `server` configures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATUS_LINES = {
 
 
 class DirectProtocol(BoundedProtocol):
-    """A bounded connection that knows the push endpoint."""
+    """A bounded connection that calls the push endpoint directly."""
 
     push: PushEndpoint
 
@@ -48,7 +48,7 @@ class DirectProtocol(BoundedProtocol):
             super().end_body()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Whether the connection stays: a client that has sent all it will may still wait for its answer."""
+        """Whether the connection stays open: a client that has closed its side may still wait for its answer."""
         waits = type(self.cycle) is PushCycle and not self.cycle.more_body and not self.cycle.response_complete
         if waits:
             self.cycle.keep_alive = False
@@ -67,7 +67,7 @@ class DirectProtocol(BoundedProtocol):
     def _is_plain(self) -> bool:
         parser = self.parser
         return (
-            # A client that does not read its answers gets no more of them this way; ASGI waits for it.
+            # If a client does not read its answers, ASGI waits for it; this path would not.
             not self.flow.write_paused
             and not self.expect_100_continue
             and parser.get_method() == b"POST"
@@ -77,7 +77,7 @@ class DirectProtocol(BoundedProtocol):
 
 
 class _NoEvent:
-    """In place of the event that uvicorn sets: what it would wake is called directly."""
+    """Replaces the event that uvicorn sets: here no task waits for it."""
 
     def set(self) -> None:
         pass
@@ -87,11 +87,11 @@ _NO_EVENT = _NoEvent()
 
 
 class PushCycle:
-    """One push request and its answer, in the place where uvicorn keeps its own request cycle.
+    """One push request and its answer, in place of uvicorn's request cycle.
 
-    The token is judged as soon as the headers are complete, and until then nothing more is read. The connection
-    asks `response_complete` before it starts the next request, and lets go of this one when it is lost: they refer
-    to each other.
+    The token is verified as soon as the headers are complete; until then the rest is not read. The connection
+    checks `response_complete` before it starts the next request. The two refer to each other until the connection
+    is lost.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class PushCycle:
             push.verify(self._headers, partial(self._go_on, announced), self.respond)
 
     def _go_on(self, announced: int) -> None:
-        """The token is good."""
+        """The token is valid."""
         self._is_known = True
         self._protocol.go_on_reading()
         if not self.more_body:
@@ -132,7 +132,7 @@ class PushCycle:
             self._claim.announce(announced)
 
     def take(self, body: bytes) -> None:
-        """One part of the body: nearly always the only one, and not copied then."""
+        """Add a part of the body. Nearly always it is the only part, and is not copied."""
         if not self.body:
             self.body = body
         elif type(self.body) is bytearray:
@@ -149,13 +149,13 @@ class PushCycle:
             self._submit()
 
     def abandon(self) -> None:
-        """The connection is gone, or its request was refused. What is complete is still taken, and not answered."""
+        """The connection is gone, or its request was refused. A complete message is still taken, not answered."""
         self.disconnected = True
         if self.more_body:
             self.body = b""
 
     def _submit(self) -> None:
-        # Let go of at once: a connection outlives its requests, and refers to the last of them.
+        # Dropped now: a connection outlives its requests, and keeps a reference to the last one.
         body, self.body = bytes(self.body), b""
         self._protocol.push.accept("POST", self._headers, body, self.respond)
 

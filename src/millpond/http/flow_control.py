@@ -1,4 +1,4 @@
-"""Flow control of a connection: uvicorn's, and holds on reading that uvicorn does not know about."""
+"""Flow control of a connection: uvicorn's, plus our own holds on reading. Used by `limits`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class HeldFlow(FlowControl):
-    """Flow control in which reading can be held, whatever uvicorn thinks of it meanwhile."""
+    """Reading resumes only when all holds are released, even if uvicorn asks for it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self._holds = 0
-        # Since when what was written waits for the client to read it.
+        # Since when written bytes wait for the client to read them.
         self.unread_since: float | None = None
 
     def hold(self) -> None:

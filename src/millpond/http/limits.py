@@ -1,4 +1,4 @@
-"""Bounds on what a connection may cost: uvicorn's HTTP protocol, with limits it does not have.
+"""Limits on the cost of a connection: uvicorn's HTTP protocol, with limits that it does not have.
 
     headers over 32 KiB             431
     bodies over 14 MiB              413, before they are read
@@ -6,12 +6,13 @@
     an answer not read in 30 s      closed
     over 32 requests pipelined      400
     thousands of tiny chunks        400
-    no place for its body           429, after a short wait in which it is not read (bodies.py)
+    no room for its body            429, after a short wait in which it is not read (bodies.py)
     too many connections            503 for a slow one (connections.py)
     not HTTP at all                 400
 
-A refusal closes the connection, but lingers: closing with unread bytes in the socket would reset it, and the
-client would never see why. Checked here, once a second and by counting, so that a good request pays nothing.
+A refusal closes the connection after a delay: closing with unread bytes in the socket would reset it, and the
+client would not see the answer. Limits are checked by counting and once a second, never by a timer per request.
+uvicorn calls this, as the protocol that `server` configures.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LINGER_S = 2.0
 UNREAD_S_MAX = 30.0
 PIPELINED_MAX = 32
 TINY_CHUNKS_MAX, TINY_CHUNK_BYTES = 4_096, 16
-# A request that takes longer to arrive makes way for others, if there are too many connections.
+# A request that takes longer to arrive may be closed for another, if there are too many connections.
 SLOW_S = 1.0
 # A chunk's size line and line ends.
 _FRAMING_BYTES = 16
@@ -44,31 +45,31 @@ OnRefusal = Callable[[int, str, str], None]
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `on_refusal(status, reason, text)` is told of every request that never reached the app.
+    """One connection. `on_refusal(status, reason, text)` is called for every request that never reached the app.
 
-    `on_connected` is told of the connection itself, and may refuse it.
+    `on_connected` is called with the connection itself, and may refuse it.
     """
 
     on_refusal: OnRefusal
     on_connected: Callable[[BoundedProtocol], None]
     bodies: Bodies
     flow: HeldFlow
-    # uvicorn's own, or the push path's in its place.
+    # uvicorn's own cycle, or the push path's.
     cycle: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Bytes of the request now being received, as far as they surely belong to it.
+        # Bytes of the request being received, as far as they certainly belong to it.
         self._received = 0
         self._chunk = 0
         self._announced = self._body_bytes = self._chunks = 0
         self._in_headers, self._has_host, self._is_chunked, self._is_begun = True, False, False, False
-        # What the body now being received takes of the budget; None if it has none.
+        # The budget claim of the body being received; None if the request has no body.
         self.claim: Claim | None = None
         self.refused = False
-        # A refusal that is not written yet: answers to requests before it come first.
+        # A refusal that is not written yet: answers to earlier requests come first.
         self._last_answer = b""
-        # When the request now being received began, and since when there is none; one of them is None.
+        # When the request being received began, and since when there is none; one of them is None.
         self._begun_at: float | None = self.loop.time()
         self._idle_since: float | None = None
 
@@ -83,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         for cycle, _ in self.pipeline:
             release_claim(cycle)
-        # Each refers to this connection. Without this, only the cyclic garbage collector would free them, and late.
+        # Each refers to this connection. Without this, only the cyclic garbage collector would free them.
         self.pipeline.clear()
         self.cycle = None
 
@@ -91,17 +92,17 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.refused:
             return
         size = len(data)
-        # A request that begins in this chunk owns all of it, unless the chunk also ends an earlier one.
+        # A request that begins in this chunk has all of it counted, unless the chunk also ends an earlier one.
         self._chunk = size if self._begun_at is None or self.headers is None else 0
         self._received += size
         super().data_received(data)
         if self._received > HEADER_BYTES_MAX and self._begun_at is not None:
-            # Whatever is not body: headers, or a chunked body's extensions and trailers, less the framing it needs.
+            # All bytes except the body: headers, or a chunked body's extensions and trailers, minus normal framing.
             overhead = self._received - self._body_bytes - self._chunks * _FRAMING_BYTES
             if overhead > (HEADER_BYTES_MAX if self._in_headers else 2 * HEADER_BYTES_MAX):
                 self._refuse_headers()
         if self._chunks > TINY_CHUNKS_MAX and self._body_bytes < TINY_CHUNK_BYTES * self._chunks:
-            # Each costs several calls: a body of them would keep the event loop busy for seconds.
+            # Each chunk costs several calls: a body of tiny chunks would block the event loop for seconds.
             self.refuse(
                 400, "malformed_http", f"over {TINY_CHUNKS_MAX} chunks of less than {TINY_CHUNK_BYTES} bytes"
             )
@@ -117,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received, self._chunk = self._chunk, 0
         self._announced = self._body_bytes = self._chunks = 0
         self._in_headers, self._has_host, self._is_chunked, self._is_begun = True, False, False, False
-        # That of the request before belongs to its cycle.
+        # The claim of the earlier request belongs to its cycle.
         self.claim = None
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -146,10 +147,10 @@ class BoundedProtocol(HttpToolsProtocol):
         elif not self._has_host and self.parser.get_http_version() == "1.1":
             self.refuse(400, "malformed_http", "an HTTP/1.1 request needs a Host header")
         elif len(self.pipeline) >= PIPELINED_MAX:
-            # Each costs memory, and one read of the socket may bring thousands.
+            # Each costs memory, and one read of the socket may return thousands.
             self.refuse(400, "malformed_http", f"over {PIPELINED_MAX} requests without waiting for an answer")
         elif self.parser.should_upgrade() and self._has_body():
-            # The parser stops at the headers of such a request: its body would be lost, or read as the next one.
+            # The parser stops after the headers of such a request: its body would be lost, or parsed as a request.
             self.refuse(400, "malformed_http", "connections are not upgraded here: send this without Upgrade")
         else:
             if self._has_body():
@@ -158,14 +159,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self.begin_request()
 
     def begin_request(self) -> None:
-        """The headers are complete and within bounds: start answering."""
+        """The headers are complete and within the limits: start answering."""
         super().on_headers_complete()
         if self.claim is not None:
             self.cycle.claim = self.claim
             self.claim.announce(self._announced)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        """As uvicorn's; when the application is done with a request, so is its body."""
+        """As uvicorn's; also releases the body's claim when the application has finished the request."""
         task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -178,7 +179,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._body_bytes > BODY_BYTES_MAX:
             self._refuse_body()
         elif not self.cycle.response_complete:
-            # What arrives after the answer is dropped.
+            # Bytes that arrive after the answer are dropped.
             if self.claim is not None:
                 self.claim.add(len(body))
                 if self._is_chunked and self.claim.small > SMALL_BYTES_MAX:
@@ -223,7 +224,7 @@ class BoundedProtocol(HttpToolsProtocol):
             is_owed = self._last_answer and not self.transport.is_closing()
             (self.linger if is_owed else self.transport.close)()
             return
-        # Without a timer for each request: `close_if_overdue` looks at all connections once a second.
+        # No timer for each request: `close_if_overdue` checks all connections once a second.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
         if self._begun_at is None:
@@ -234,7 +235,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.refuse(400, "malformed_http", "this is not an HTTP request")
 
     def close_if_overdue(self, now: float) -> None:
-        """Refuse a request that takes too long to arrive; close a connection that has been idle for long."""
+        """Refuse a request that takes too long to arrive; close a connection that has been idle for too long."""
         if self._begun_at is not None and now - self._begun_at > REQUEST_S_MAX:
             self.refuse(408, "request_timeout", f"the request was not complete after {REQUEST_S_MAX:g} s")
         elif self._begun_at is not None and self.claim is not None and self.claim.is_overdue(now):
@@ -245,9 +246,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def useless_s(self, now: float) -> tuple[int, float] | None:
-        """How dispensable this connection is when there are too many: a rank, and for how many seconds already.
+        """How dispensable this connection is if there are too many: a rank, and for how many seconds already.
 
-        None if it is at work: a request is being answered, or has only just begun to arrive.
+        None if it is busy: a request is being answered, or began to arrive less than SLOW_S ago.
         """
         if self.transport.is_closing():
             return None
@@ -264,7 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return None
 
     def make_way(self, text: str) -> None:
-        """Close at once: another connection needs the place."""
+        """Close now, for another connection."""
         if self._begun_at is not None and not (self.refused or self._answer_began() or self._earlier_is_pending()):
             self.transport.write(refusal_bytes(503, reason="too_many_connections", text=text))
         self.refused = True
@@ -272,11 +273,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self.end_at_once()
 
     def end_at_once(self) -> None:
-        """Closing would wait until the client reads what was written."""
+        """Close without waiting for the client to read what was written."""
         (self.transport.close if self.flow.unread_since is None else self.transport.abort)()
 
     def refuse_unfinished(self) -> None:
-        """At the end: a request that is still arriving will not be waited for."""
+        """At shutdown: the server does not wait for a request that is still arriving."""
         if self._begun_at is not None and self._received:
             self.refuse(503, "shutting_down", "the server is shutting down")
 
@@ -290,13 +291,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._last_answer = refusal_bytes(status, reason=reason, text=text)
         self._abandon_request()
         if waits:
-            # Answers come in the order of requests: when those before this one have theirs, this is the last.
+            # Answers are sent in the order of requests: this refusal is written after those of earlier requests.
             self.flow.let_go_of_all()
         else:
             self.linger()
 
     def linger(self) -> None:
-        """Close soon, dropping what still arrives until then, so that the client sees the answer."""
+        """Close after LINGER_S, dropping bytes that still arrive, so that the client can read the answer."""
         self.refused = True
         self.transport.write(self._last_answer)
         self._last_answer = b""
@@ -306,27 +307,27 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(LINGER_S, self.transport.close)
 
     def _answer_began(self) -> bool:
-        """Whether the request now being received is being answered, or was, although its body is not complete."""
+        """Whether the answer to the request being received has begun, although its body is not complete."""
         has_its_turn = self._is_begun and not self.pipeline and self.cycle is not None
         return has_its_turn and bool(self.cycle.response_started)
 
     def _earlier_is_pending(self) -> bool:
-        """Whether a request before the one now being received has no answer yet."""
+        """Whether a request before the one being received has no complete answer yet."""
         if self._is_begun:
             return bool(self.pipeline)
         return self.cycle is not None and not self.cycle.response_complete
 
     def _abandon_request(self) -> None:
-        """The request now being received will never be complete."""
+        """The request being received will never be complete."""
         if self.claim is not None:
             self.claim.release()
         if not self._is_begun:
             return
         if self.pipeline:
-            # The newest of those that wait for their turn.
+            # The newest of the pipelined requests.
             self.pipeline.popleft()
         elif self.cycle is not None and not self.cycle.response_complete:
-            # The application waits for the rest of the body: there is none.
+            # The application waits for the rest of the body: wake it with a disconnect.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 

@@ -1,7 +1,8 @@
 """`GET /openapi.json`: the HTTP API as OpenAPI 3.1, made from the table of routes when the server starts.
 
-The table says which paths there are and who may use them, the settings say which tokens this server asks for, and
-each endpoint says what it does (`operation`). The schemas of answers are derived from the Structs that are encoded.
+The table has the paths and their access rules, the settings have the tokens that this server asks for, and each
+endpoint declares what it does (`operation`). The schemas of answers are derived from the Structs that are encoded.
+Called by `app`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from millpond.http.routing import Access, Route
 from millpond.ingress.push import Refusal
 
 _READING = "GET"
-# No client described by OpenAPI sends a content type without a body.
+# Clients generated from OpenAPI send no content type without a body.
 _NO_BODY = {
     "description": "Not looked at, and may be empty. Its content type must be given all the same.",
     "required": True,
@@ -59,21 +60,21 @@ _SCHEMES = {
         "scheme": "bearer",
         "bearerFormat": "JWT",
         "description": "An OpenID Connect token of PUSH_SERVICE_ACCOUNT for PUSH_AUDIENCE, signed by Google. "
-        "Asked for where PUSH_AUDIENCE is set.",
+        "Asked for if PUSH_AUDIENCE is set.",
     },
     "adminToken": {
         "type": "http",
         "scheme": "bearer",
-        "description": "The ADMIN_TOKEN. Where none is set, this machine alone may ask, by the name localhost or "
-        "127.0.0.1.",
+        "description": "The ADMIN_TOKEN. If none is set, only clients on this machine may ask, by the name "
+        "localhost or 127.0.0.1.",
     },
 }
 _TAGS = {
     Access.PUSH: ("push", "For brokers: messages and events."),
-    Access.OPEN: ("open", "For whoever reaches the port."),
+    Access.OPEN: ("open", "For every client that reaches the port."),
     Access.ADMIN: ("admin", "For people: " + Access.ADMIN.value + "."),
 }
-# Refused by the connection, in the shape of a push answer on every path.
+# Refusals by the connection have the shape of a push answer on every path.
 _EVERYWHERE: Answers = {
     400: [Shape(Refusal, ("malformed_http",))],
     408: [Shape(Refusal, ("request_timeout",))],
@@ -82,23 +83,23 @@ _EVERYWHERE: Answers = {
     431: [Shape(Refusal, ("headers_too_large",))],
     503: [Shape(Refusal, (ENDING, "too_many_connections"))],
 }
-# Of the table. What is answered in front of it answers 503 to its own bugs.
+# Of the table. Endpoints before it answer 503 to their own bugs.
 _IN_TABLE = (fails(405, "method_not_allowed"), fails(500, InternalError.reason))
 _BY_ADMIN = (
     fails(401, "unauthorized"),
     fails(403, "admin_token_not_set", "foreign_host"),
     fails(503, Unavailable.reason),
 )
-# A request that changes something, from a page of another site, or as such a page could send it unasked.
+# A writing request from a page of another site, or in a form that such a page can send without a preflight.
 _FOREIGN_PAGE = (fails(403, "foreign_origin"), fails(415, "unsupported_media_type"))
 _TEXTS = {
     200: "Done.",
     201: "Stored, and it is new.",
     202: "Begun; ask how far it is.",
     304: "You have it: `If-None-Match` names its `ETag`.",
-    400: "The request cannot be understood, and will not be tomorrow.",
+    400: "The request cannot be understood; sending it again does not help.",
     401: "No token, or not a good one.",
-    403: "Not for whoever asks.",
+    403: "The client may not do this.",
     404: "There is no such thing.",
     405: "Another method than this path has; `Allow` names those it has. HEAD is answered wherever GET is, "
     "OPTIONS nowhere.",
@@ -106,7 +107,7 @@ _TEXTS = {
     409: "Another run has this id.",
     413: "The body is over 14 MiB. The connection is closed.",
     415: "Another content type, or a `Content-Encoding`.",
-    422: "The message is poison. It was not kept: it lies where it came from.",
+    422: "The message is poison. It was not buried: it stays in its subscription.",
     429: "No room: come again after `Retry-After` seconds.",
     431: "The headers are over 32 KiB. The connection is closed.",
     500: "A bug: the log has the stack.",
@@ -126,7 +127,7 @@ class OpenApi(msgspec.Struct):
     info: dict[str, Any]
     servers: list[dict[str, Any]]
     tags: list[dict[str, Any]]
-    # Before the paths: what several operations share is named there, and only referred to here.
+    # Before the paths, which refer to it.
     components: dict[str, Any]
     paths: dict[str, Any]
 
@@ -141,7 +142,7 @@ class OpenApiEndpoint:
         return Route("/openapi.json", {_READING: self._answer}, Access.OPEN)
 
     def describe(self, routes: Sequence[Route], asked_for: frozenset[Access]) -> None:
-        """Called with the table that holds this route. `asked_for`: whose routes need a token on this server."""
+        """Called with the table that holds this route. `asked_for`: the kinds of access that need a token here."""
         self._encoded = msgspec.json.encode(description(routes, asked_for))
 
     @operation("openapi", {200: [Shape(OpenApi)]})
@@ -154,12 +155,12 @@ class _Described(NamedTuple):
     route: Route
     method: str
     operation: Operation
-    # All of them, those that every request can meet included.
+    # All answers, including those that every request can get.
     answers: Answers
 
 
 def description(routes: Sequence[Route], asked_for: frozenset[Access] = frozenset()) -> dict[str, Any]:
-    """The whole document. Raises ValueError if an endpoint is not described, or leads to none there is."""
+    """The whole document. Raises ValueError if an endpoint is not described, or links to an unknown operation."""
     described = [found for route in routes for found in _described(route)]
     names = {_name(found) for found in described}
     paths: dict[str, Any] = {}
@@ -199,7 +200,7 @@ def _described(route: Route) -> Iterator[_Described]:
 
 
 def _returned(endpoint: Callable[..., Any]) -> Answers:
-    """The Struct that an endpoint returns, by its annotation; it may return other answers as a `Response`."""
+    """The Struct in an endpoint's return annotation; it may return other answers as a `Response`."""
     hint = get_type_hints(endpoint)["return"]
     kinds = [kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)]
     structs = [Shape(kind) for kind in kinds if issubclass(kind, msgspec.Struct)]
@@ -210,7 +211,7 @@ def _returned(endpoint: Callable[..., Any]) -> Answers:
 
 
 def _schemas(described: Sequence[_Described]) -> dict[str, Schema]:
-    """Those written by hand, and those of every Struct that is sent or taken."""
+    """The schemas written by hand, and those of every Struct that is sent or received."""
     sent = [shape.struct for found in described for shapes in found.answers.values() for shape in shapes]
     taken = [body.schema for found in described for body in found.operation.bodies if isinstance(body.schema, type)]
     structs = dict.fromkeys((*sent, *taken))
@@ -219,9 +220,9 @@ def _schemas(described: Sequence[_Described]) -> dict[str, Schema]:
 
 
 def _closed(schema: Schema) -> Schema:
-    """A Struct's schema as it is encoded: with no other fields, and with those that have a default."""
+    """A Struct's schema as it is encoded: no other fields, and fields with a default are always present."""
     if "enum" in schema:
-        # It explains the members to readers of the code, and msgspec sorts them.
+        # An enum's docstring is for readers of the code.
         schema.pop("description", None)
     elif "description" in schema:
         schema["description"] = " ".join(schema["description"].split())
@@ -304,7 +305,7 @@ def _shape(shape: Shape) -> Schema:
 
 
 def _shared(paths: Mapping[str, Any]) -> dict[str, Any]:
-    """Responses that several operations have, by name; in the operations they become references."""
+    """Responses that several operations have, by name. Replaces them in the operations with references."""
     tables = [operation["responses"] for item in paths.values() for operation in item.values()]
     uses = collections.Counter(msgspec.json.encode(found) for table in tables for found in table.items())
     names: dict[bytes, str] = {}

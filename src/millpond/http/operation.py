@@ -1,8 +1,9 @@
-"""What the OpenAPI description says of an endpoint, declared beside it with `@operation`.
+"""The OpenAPI description of an endpoint, declared beside it with `@operation`.
 
 The endpoint's docstring is the summary and, after an empty line, the description. The Struct it returns is its
 answer with status 200. Only other statuses, reasons, parameters and examples are written by hand. `openapi` adds
-what every request can meet (no HTTP, too big, too slow, another method, a server that ends).
+the answers that every request can get (not HTTP, too large, too slow, another method, shutdown). Used by all
+modules with endpoints.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
 class Shape(NamedTuple):
-    """A body an answer may have, and the reasons it may give. `own_words`: views may add some."""
+    """A body that an answer may have, and its possible reasons. `own_words`: views may add reasons."""
 
     struct: type[msgspec.Struct]
     reasons: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ Answers = Mapping[int, Sequence[Shape]]
 
 
 class Body(NamedTuple):
-    """A request's body: a Struct, a name in `requests.SCHEMAS`, or None for what no schema describes."""
+    """A request's body: a Struct, a name in `requests.SCHEMAS`, or None if no schema describes it."""
 
     schema: type[msgspec.Struct] | str | None
     example: Any = None
@@ -53,7 +54,7 @@ class Body(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One method of one path. `answers` are its own; what every request can meet is added to them."""
+    """One method of one path. `answers` are its own; those that every request can get are added to them."""
 
     # Empty: as the path.
     name: str
@@ -63,16 +64,16 @@ class Operation(NamedTuple):
     parameters: Sequence[Schema] = ()
     bodies: Sequence[Body] = ()
     body_required: bool = True
-    # Of the 200, if it is not JSON.
+    # Content types of the 200, if it is not JSON.
     media_types: Sequence[str] = ()
-    # Where to go on from its success: another operation's name → its parameters, of this answer.
+    # Links from a success: another operation's name → its parameters, taken from this answer.
     leads_to: Mapping[str, Mapping[str, str]] = {}
 
 
 def operation(
     name: str = "", *answers: Answers, description: str = "", **more: Any
 ) -> Callable[[_Endpoint], _Endpoint]:
-    """Describe an endpoint. `description` goes on after the docstring; `more` are fields of `Operation`."""
+    """Describe an endpoint. `description` is appended to the docstring; `more` are fields of `Operation`."""
 
     def describe(endpoint: _Endpoint) -> _Endpoint:
         summary, _, text = (inspect.getdoc(endpoint) or "").partition("\n\n")
@@ -88,7 +89,7 @@ def operation_of(endpoint: Callable[..., Any]) -> Operation | None:
 
 
 def merged(*tables: Answers) -> dict[int, list[Shape]]:
-    """All of these tables in one; the same Struct under the same status is one shape with the reasons of all."""
+    """The tables merged into one; the same Struct with the same status becomes one shape with all reasons."""
     found: dict[int, dict[type[msgspec.Struct], Shape]] = {}
     for table in tables:
         for status, shapes in table.items():
@@ -121,14 +122,14 @@ DONE = (
     *("applied", "duplicate_message_noop", "duplicate_event_noop", "other_content_not_counted"),
     *("stale_event_ignored", "too_old_ignored", "event_filtered"),
 )
-# What a message is refused for by its content, whatever becomes of it then.
+# A message is refused for its content, whether it is then buried or not.
 CONTENT = (
     *("missing_data", "invalid_base64", "invalid_json", "not_an_object", "too_deep", "integer_out_of_range"),
     *(UnroutableEvent.reason, InvalidEvent.reason, "id_too_long", "empty_id", "too_old_to_count"),
 )
-# And what is buried under every policy.
+# Reasons of buried messages: these are buried under every policy.
 BURIED = (*CONTENT, ViewError.reason, WriteRefused.reason, AccessDenied.reason)
-# Nothing in the request could be identified.
+# The request holds no message that can be identified.
 ENVELOPE = (
     *(MalformedEnvelope.reason, "missing_messageId", "messageId_mismatch", "invalid_message_id"),
     *("missing_publishTime", "publishTime_mismatch", "invalid_publishTime", "envelope_too_large"),

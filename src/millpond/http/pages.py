@@ -1,7 +1,8 @@
 """The dashboard's files: read once when the server starts, and served from memory.
 
-They hold no data, so whoever reaches the port may have them; everything they show they ask the API for. Only names
-that were found in the folder are served: no request is ever made into a path.
+They hold no data, so every client that reaches the port may have them: their scripts get all data from the API.
+Only names that were found in the folder are served: a request never becomes a file path. Called by the table of
+routes.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _HEADERS = {
-    # No code and no style but ours, nothing from or to anywhere else, and in nobody's frame: text of a message that
-    # found a way into the page could still do nothing.
+    # Only our own code and styles, no other origin, no frames: text of a message that got into the page as markup
+    # still could not run.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -39,7 +40,7 @@ _HEADERS = {
 
 class Page(NamedTuple):
     content: bytes
-    # The same, a third as long.
+    # The same content with gzip: a third of the size.
     compressed: bytes
     media_type: str
     etag: str
@@ -55,7 +56,7 @@ def read_pages(folder: Path) -> dict[str, Page]:
 
 
 def _page(content: bytes, media_type: str) -> Page:
-    # Without a time in it: the same content is the same bytes.
+    # Without a time stamp: the same content gives the same bytes.
     compressed = gzip.compress(content, mtime=0)
     return Page(content, compressed, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
@@ -100,10 +101,10 @@ class Pages:
 
 
 def _takes_gzip(accepted: str) -> bool:
-    """Only where it is named, and not refused by a weight: nobody else gets bytes he may not understand."""
+    """True only if gzip is named without a weight: any other client gets plain bytes."""
     return any(choice.strip().lower() in {"gzip", "x-gzip"} for choice in accepted.split(","))
 
 
 def _is_known(given: str, etag: str) -> bool:
-    """Whether the client has this content already. A proxy that compresses marks the tag as weak."""
+    """Whether the client has this content already. A proxy that compresses makes the tag a weak one."""
     return any(tag.strip().removeprefix("W/") in {etag, "*"} for tag in given.split(","))

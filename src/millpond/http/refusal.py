@@ -1,4 +1,7 @@
-"""The answer to a request that is refused before the application sees it: on every path that of a push."""
+"""The answer to a request that the connection refuses: on every path it has the shape of a push answer.
+
+Called by `limits`.
+"""
 
 from __future__ import annotations
 

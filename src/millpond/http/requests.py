@@ -1,4 +1,4 @@
-"""The bodies of requests that no Struct decodes as they stand, as JSON Schema, and an example of a message."""
+"""JSON Schemas of request bodies that no Struct describes, and an example of a message. Used by `openapi`."""
 
 from __future__ import annotations
 

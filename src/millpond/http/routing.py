@@ -1,6 +1,7 @@
-"""A table of routes: what there is, who may use it, and one place that answers everything else.
+"""The table of routes: finds a request's endpoint, checks access, and turns every error into an answer.
 
-Paths are taken apart before percent-decoding, so that a collection path or an id may contain anything.
+Paths are split before percent-decoding, so that a collection path or an id may contain any character. No route is
+ever without an access rule. Called by the ASGI application; `app` lists the routes.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from millpond.telemetry.log import ERROR_CHARS_MAX, Log
 Endpoint = Callable[..., Awaitable[Response | msgspec.Struct]]
 PATH_SHOWN_MAX = 200
 _API = "/api"
-# What it says is of this moment and for whoever asked, and no browser may take it for anything else than it is.
+# Answers are for this client and this moment, and browsers must not guess their content type.
 _API_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _encode = msgspec.json.Encoder().encode
 
 
 class Access(enum.Enum):
-    """Who may use a route. Each declares one, so that none is open by oversight."""
+    """Which clients may use a route. Each route declares one, so that none is open by oversight."""
 
-    OPEN = "whoever reaches the port"
+    OPEN = "every client that reaches the port"
     PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the endpoint itself"
-    ADMIN = "whoever has the ADMIN_TOKEN; where none is set, this machine alone"
+    ADMIN = "clients with the ADMIN_TOKEN; if none is set, this machine only"
 
 
 class Route(NamedTuple):
-    """`{name}` in the path is one segment, given to the endpoint. A Struct it returns is answered with 200."""
+    """`{name}` in the path is one segment, passed to the endpoint. A Struct it returns is answered with 200."""
 
     path: str
     methods: Mapping[str, Endpoint]
@@ -66,7 +67,7 @@ class Route(NamedTuple):
 
 
 class RequestFault(Exception):
-    """A request that is wrong. It is answered with `status` and logged once."""
+    """A request that is refused: answered with `status`, and logged once."""
 
     def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -84,7 +85,7 @@ def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | No
 
 
 class Table:
-    """Finds the route of a request and turns whatever happens into an answer."""
+    """Finds the route of a request, and turns its result or error into an answer."""
 
     def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: bool, log: Log) -> None:
         self.routes = routes
@@ -108,14 +109,14 @@ class Table:
             self._note("WARNING", request, fault.status, fault.reason, str(fault))
             return failure(fault.status, fault.reason, str(fault), fault.headers)
         except ClientDisconnect:
-            # Nobody reads this. If the connection refused the rest of the body, it has said why, and logged it.
+            # The client is gone. If the connection refused the body, it has already answered and logged that.
             return Response(status_code=400)
         except Overloaded as error:
             return failure(429, error.reason, str(error), {"retry-after": str(RETRY_AFTER_S)})
         except StoreError as error:
             self._note("ERROR", request, 503, "store_unavailable", str(error))
             return failure(503, "store_unavailable", str(error))
-        except Exception as bug:  # noqa: BLE001 - whatever it is, the caller is answered and the log told
+        except Exception as bug:  # noqa: BLE001 - every error is answered and logged
             self._note("ERROR", request, 500, "internal_error", type(bug).__name__)
             self._log.unexpected(bug)
             return failure(500, "internal_error", type(bug).__name__)
@@ -158,7 +159,7 @@ class Table:
             text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
             raise RequestFault(403, "admin_token_not_set", text)
         elif not _is_loopback(request.headers.get("host", "")):
-            # A page's own name can be made to mean 127.0.0.1, and its browser then lets it read our answers.
+            # DNS rebinding: a site can make its own name resolve to 127.0.0.1, and then read our answers.
             text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
             raise RequestFault(403, "foreign_host", text)
 
@@ -169,10 +170,10 @@ class Table:
 
 
 def _check_is_json(request: Request) -> None:
-    """Refuse what a page of another site could send without asking us first, also where a proxy drops its Origin.
+    """Refuse what a page of another site could send without a preflight, even if a proxy drops its Origin.
 
-    A browser sends a POST with no content type, or with that of a form or of plain text, to anybody. With
-    application/json it asks for permission first, which we never give; so it does before every DELETE.
+    A browser sends a POST without a content type, or with that of a form or of plain text, to any site. Before one
+    with application/json, and before every DELETE, it sends a preflight request, which we never allow.
     """
     headers = request.headers
     given = headers.getlist("content-type")

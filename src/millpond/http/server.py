@@ -1,4 +1,8 @@
-"""`millpond serve` and `pull`: bind, say where, run until SIGTERM, drain, exit within eight seconds."""
+"""Runs the server: lock the store, bind, run until SIGTERM, drain, and end within eight seconds.
+
+Owns the process: signals, the event loop, uvicorn, memory and GC settings. Called by `millpond serve`, `pull` and
+`demo`.
+"""
 
 from __future__ import annotations
 
@@ -40,25 +44,26 @@ from millpond.telemetry.metrics import Metrics
 
 KEEP_ALIVE_S = 75
 GRACEFUL_S = 7
-# After a signal, whatever hangs; and once all is closed, whatever is left, such as a step that cannot be stopped.
+# The process ends this long after a signal, even if something hangs; and this long after everything is closed, even
+# if a thread is left, such as a step that cannot be stopped.
 END_S = 7.8
 LEAVE_S = 0.5
 _BACKLOG = 2_048
 MIB = 1024 * 1024
-# Of malloc.h.
+# From malloc.h.
 _M_MMAP_THRESHOLD = -3
 _LARGE_BLOCK_BYTES = 256 * 1024
-# How long the store's thread waits for the interpreter while the event loop is busy; a commit asks for it with each
-# statement. At Python's 5 ms a flood of requests, even refused ones, would hold up the commits that make room.
+# How long the store's thread waits for the GIL while the event loop is busy. A commit takes the GIL with each
+# statement. With Python's 5 ms a flood of requests, even refused ones, would delay the commits that free the queue.
 SWITCH_S = 0.0005
 
 
-# What runs beside a service, given it and the URL it listens at.
+# Runs beside a service; called with the service and its URL.
 Beside = Callable[[Service, str], Coroutine[Any, Any, None]]
 
 
 class PullSource(Protocol):
-    """Where messages come from instead of push requests. Its methods are called on the event loop."""
+    """The source of messages in place of push requests. Its methods are called on the event loop."""
 
     failed: bool
 
@@ -66,13 +71,13 @@ class PullSource(Protocol):
     def welcome(self) -> str: ...
 
     def start(self, on_failure: Callable[[], None]) -> None:
-        """Begin; `on_failure` ends the service as a signal would, and its exit is then no success."""
+        """Begin. `on_failure` ends the service as a signal does, with a failure as its exit code."""
 
     def stop(self) -> None:
-        """Take nothing more; the engine drains at the same time."""
+        """Take no more messages; the engine drains at the same time."""
 
     async def closed(self) -> None:
-        """Come back when everything under way was acknowledged, or given back."""
+        """Return when every message taken was acknowledged or given back."""
 
 
 def serve(
@@ -84,11 +89,11 @@ def serve(
     beside: Beside | None = None,
     log_stream: BinaryIO | None = None,
 ) -> bool:
-    """Run until a signal. Raises MillpondError with one clear line where it cannot start.
+    """Run until a signal. Raises MillpondError with a message of one line if it cannot start.
 
-    With a source of messages there is no push endpoint; False then means that the source has failed.
-    The benchmarks exchange the store or the application, and measure everything else as it is. `beside` runs
-    beside the service from when it is ready until it is told to end; log lines go to standard output.
+    With `open_source` there is no push endpoint, and False means that the source has failed. Benchmarks replace the
+    store or the application, and measure everything else unchanged. `beside` runs from when the service is ready
+    until it ends. Log lines go to standard output, unless `log_stream` is given.
     """
     if open_source is None:
         settings.check_exposure()
@@ -121,7 +126,7 @@ def serve(
 
 
 class _LastResort:
-    """Ends a process that was told to end, and does not."""
+    """Ends the process after a deadline, if it has not ended by itself."""
 
     def __init__(self, code: Callable[[], int]) -> None:
         self._code = code
@@ -175,7 +180,7 @@ async def _serve(
     )
     server = _Server(config)
     server.server_state.connections = open_ones
-    # What ends with the signal, and what only when everything accepted is finished.
+    # Tasks that end with the signal; those in `last` end only when all accepted messages are finished.
     first: list[asyncio.Task[None]] = []
     stop = partial(_stop, service, server, source, last_resort, first)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -194,7 +199,7 @@ async def _serve(
         source.start(stop)
     if company is not None:
         first.append(loop.create_task(company()))
-        # It runs until it is cancelled: where it ends before, something is wrong with it.
+        # It runs until it is cancelled: if it ends before, it has failed.
         first[0].add_done_callback(lambda _: stop())
     await server.serve(sockets=[listener])
     if source is not None:
@@ -221,7 +226,7 @@ def _stop(
     last_resort: _LastResort,
     first: list[asyncio.Task[None]],
 ) -> None:
-    """Begin to end: take nothing more, finish what was accepted. Told twice, it is done once."""
+    """Begin the shutdown: take no more messages, finish those that were accepted. A second call does nothing."""
     if server.should_exit:
         return
     last_resort.leave_after(END_S)
@@ -230,7 +235,7 @@ def _stop(
         source.stop()
     for task in first:
         task.cancel()
-    # The event loop forgets a task that nobody holds.
+    # Kept in the list: the event loop itself keeps only weak references to its tasks.
     first.append(asyncio.get_running_loop().create_task(service.drain()))
     service.monitor.stop()
     server.should_exit = True
@@ -242,16 +247,17 @@ def _stop(
 
 
 def _calm_collector() -> None:
-    """Messages leave no cycles behind: look for some rarely, and never again through what start-up made."""
+    """Messages create no reference cycles: collect rarely, and exclude all objects of the start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
 
 def _return_large_blocks() -> None:
-    """Have glibc give large blocks back to the system as soon as they are freed, so that large messages leave none.
+    """Make glibc return large blocks to the system as soon as they are freed, so that large messages leave none.
 
-    By itself it keeps them for later from the first one on. Other allocators have no such call, and no such need.
+    By default it raises its threshold with the first freed block, and keeps later ones. Other allocators have no
+    `mallopt`, and do not need it.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
@@ -260,7 +266,7 @@ def _return_large_blocks() -> None:
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are ours: uvicorn would raise them again when done, and a drained exit is a success."""
+        """We handle signals: uvicorn would raise them again at the end, but an exit after draining is a success."""
         yield
 
 
@@ -333,5 +339,5 @@ def _log_through(service: Service) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False
-        # uvicorn warns of requests that we answer and log ourselves.
+        # uvicorn's warnings are about requests that we answer and log ourselves.
         logger.setLevel(logging.ERROR)

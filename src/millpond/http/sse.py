@@ -1,7 +1,7 @@
-"""Answers that do not end by themselves: server-sent events, for as long as the client reads and the server runs.
+"""Server-sent events: answers that run for as long as the client reads and the server runs. Used by `api.live`.
 
-Bounded: so many at once, and each sends only as fast as its client reads. A client that is gone is noticed at once;
-the connection of one that stopped reading is closed, like every other (bounded.py).
+Their number is limited, and each sends only as fast as its client reads. A stream ends as soon as its client
+disconnects. If a client stops reading, the connection is closed, as any other is (`limits`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ MEDIA_TYPE = "text/event-stream"
 
 
 class Streams:
-    """Counts the streams there are."""
+    """Counts and limits the open streams."""
 
     def __init__(self) -> None:
         self.open = 0
 
     def check_room(self) -> None:
-        """Refuse the request where there are too many already."""
+        """Refuse the request if there are too many streams already."""
         if self.open >= STREAMS_MAX:
             text = f"{STREAMS_MAX} streams are open: close one, or come again later"
             raise RequestFault(429, "too_many_streams", text, {"retry-after": str(RETRY_AFTER_S)})
 
     def start(self, frames: AsyncGenerator[bytes, None], close: Callable[[], None]) -> EventStream:
-        """Answer with `frames`; `close` is called when the stream is over, however that came."""
+        """Answer with `frames`; `close` is called when the stream ends, for any reason."""
         self.open += 1
 
         def closed() -> None:
@@ -48,7 +48,7 @@ class EventStream(Response):
         self._closed = closed
         self.status_code = 200
         self.background = None
-        # nginx, and what is built on it, would otherwise hold frames back to fill its buffer.
+        # nginx, and proxies built on it, would otherwise buffer frames.
         self.init_headers({"content-type": MEDIA_TYPE, "x-accel-buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,7 +69,7 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         if has_body:
             async for content in self._frames:
-                # Comes back when the connection has room again.
+                # Returns when the connection can take more.
                 await send({"type": "http.response.body", "body": content, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

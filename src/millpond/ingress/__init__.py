@@ -1,5 +1,5 @@
-"""The ways in: push, streaming pull, files, a dead-letter subscription, and CloudEvents for flow runs.
+"""The sources of messages: push, streaming pull, files, a dead-letter subscription, and CloudEvents for flow runs.
 
-Each turns what arrived into a `Delivery` (or a flow event) and answers its sender by the outcome; push tokens are
-verified here. Never looks into a payload: that is `core`. Called by `http`, the CLI and `functions`.
+Each turns what arrived into a `Delivery` (or a flow event), and answers its sender by the outcome. Push tokens are
+verified here. Never reads a message's payload: `core` does. Called by `http`, the CLI and `functions`.
 """

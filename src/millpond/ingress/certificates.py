@@ -1,4 +1,4 @@
-"""The keys that sign push tokens: fetched where their issuer publishes them, and never used past their time."""
+"""Fetches and caches the public keys that verify push tokens. Never uses an expired key. Called by `oidc`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from millpond.core.errors import KeysUnavailable
 from millpond.http_client import Address, ClosedEarly, ReplyTooLarge, fetch
 
 KEY_BITS_MIN = 2_048
-# The whole exchange with the key server, for which a push waits.
+# For the whole exchange with the key server; a push waits for it.
 FETCH_S = 3.0
 CERTIFICATES_BYTES_MAX = 256 * 1024
 AGE_S_MIN, AGE_S_MAX = 60, 86_400
-# Past this part of their life certificates are fetched anew while the old still serve.
+# After this part of their lifetime certificates are fetched again, while the old ones are still used.
 REFRESH_AFTER = 0.8
-# A token can name any key, so unknown ones must not make us ask the key server for each.
+# A token can name any key: unknown ones must not cause a request to the key server each.
 ASK_AGAIN_S = 60.0
 ASK_AGAIN_WITHOUT_KEYS_S = 5.0
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})(?=$|[\s,])", re.IGNORECASE)
 
 
 class Key(NamedTuple):
-    """A certificate's key, and when it may be used. `verify` takes what was signed and the signature."""
+    """A certificate's key, and when it may be used. `verify` takes the signed bytes and the signature."""
 
     verify: Callable[[bytes, bytes], bool]
     valid_from: float
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class Keys:
-    """The issuer's keys by id. They are used until they expire, never longer, and fetched once for all who wait."""
+    """The issuer's keys by id. They are used until they expire, and one fetch serves every waiting request."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Keys:
         warn: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`fetch` gives the keys and how many seconds they may be used."""
+        """`fetch` returns the keys and how many seconds they may be used."""
         self.on_withdrawn: Callable[[], None] = lambda: None
         self._fetch = fetch
         self._warn = warn
@@ -56,7 +56,7 @@ class Keys:
         self._fault = ""
 
     async def find(self, key_id: str) -> Key | None:
-        """None where the issuer has no such key. Raises KeysUnavailable where that cannot be said."""
+        """None if the issuer has no such key. Raises KeysUnavailable if that cannot be known."""
         now = self._clock()
         if now >= self._expires_at:
             await self._refresh(ASK_AGAIN_WITHOUT_KEYS_S)
@@ -73,11 +73,11 @@ class Keys:
     async def _refresh(self, every_s: float) -> None:
         fetching = self._begin(every_s)
         if fetching is not None:
-            # Shielded: whoever waits may be cancelled, and the others still want the answer.
+            # Shielded: one waiting request may be cancelled while others still need the keys.
             await asyncio.shield(fetching)
 
     def _begin(self, every_s: float) -> asyncio.Task[None] | None:
-        """The fetch under way, begun now unless the last one began less than `every_s` ago."""
+        """The fetch in progress; starts one unless the last began less than `every_s` ago."""
         now = self._clock()
         if self._fetching is None and now - self._asked_at >= every_s:
             self._asked_at = now
@@ -87,10 +87,10 @@ class Keys:
     async def _fetch_once(self, began: float) -> None:
         try:
             keys, age_s = await self._fetch()
-        except Exception as error:  # noqa: BLE001 - whatever it is, there are no new keys
+        except Exception as error:  # noqa: BLE001 - every failure means: no new keys
             self._fault = str(error) if isinstance(error, _BadAnswer) else type(error).__name__
             if began < self._expires_at:
-                # Nobody is refused yet, so no other line tells.
+                # No push is refused yet, so no other log line reports it.
                 self._warn(f"the certificates of PUSH_CERTS_URL could not be fetched anew: {self._fault}")
         else:
             if not self._keys.keys() <= keys.keys():
@@ -102,11 +102,11 @@ class Keys:
 
 
 class _BadAnswer(Exception):
-    """What the key server sent is no use; the text says why."""
+    """The key server's answer is unusable; the text says why."""
 
 
 async def fetch_certificates(url: str, tls: ssl.SSLContext | None) -> tuple[dict[str, Key], int]:
-    """One GET: no redirects, no proxies, nothing but 200, and an end to its size and time."""
+    """One GET: no redirects, no proxies, only status 200, with limits on size and time."""
     limit = CERTIFICATES_BYTES_MAX
     try:
         reply = await fetch(Address.parse(url), timeout_s=FETCH_S, tls=tls, reply_bytes_max=limit)
@@ -120,13 +120,13 @@ async def fetch_certificates(url: str, tls: ssl.SSLContext | None) -> tuple[dict
 
 
 def age_s_max(cache_control: str) -> int:
-    """How long an answer may be used: what it says itself, within our own bounds."""
+    """How long an answer may be used: its own max-age, within our bounds."""
     found = _MAX_AGE.search(cache_control)
     return min(max(int(found[1]) if found else 0, AGE_S_MIN), AGE_S_MAX)
 
 
 def read_certificates(body: bytes) -> dict[str, Key]:
-    """The keys of a JSON object of PEM certificates. What is no RSA certificate is left out: a key not known."""
+    """The keys of a JSON object of PEM certificates. A value that is not an RSA certificate is left out."""
     try:
         certificates = msgspec.json.decode(body, type=dict[str, str])
     except (msgspec.MsgspecError, RecursionError, ValueError):

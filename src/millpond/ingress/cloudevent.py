@@ -1,6 +1,7 @@
-"""CloudEvents 1.0 over HTTP, binary and structured: from headers and body to attributes and data.
+"""Decodes CloudEvents 1.0 from HTTP, binary and structured: headers and body become attributes and data.
 
-The data is decoded only when somebody asks for it: most events are told by their attributes to be none of ours.
+The data is decoded only when the caller loads it: the attributes alone filter out most events. Called by the HTTP
+endpoint for events, and by `functions`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CloudEvent(NamedTuple):
 
 
 def decode_http(headers: Headers, body: bytes) -> CloudEvent:
-    """Raises MalformedEnvelope; its reason is `unsupported_media_type` where another form might be understood."""
+    """Raises MalformedEnvelope, with the reason `unsupported_media_type` if another form might be accepted."""
     found = _by_name(headers)
     if found.get("content-encoding", "identity").strip().lower() != "identity":
         raise MalformedEnvelope("send the body without Content-Encoding", UNSUPPORTED)
@@ -49,7 +50,7 @@ def decode_http(headers: Headers, body: bytes) -> CloudEvent:
 
 
 def from_parts(attributes: Mapping[str, str], content_type: str, data: Any) -> CloudEvent:
-    """An event that somebody else took apart: `data` is bytes, or JSON that was decoded already."""
+    """An event that the caller has already split into parts: `data` is bytes, or decoded JSON."""
     for name in _REQUIRED:
         if not attributes.get(name):
             raise MalformedEnvelope(f"not a CloudEvent: {name} is missing (as a header: ce-{name})", REASON)
@@ -102,7 +103,7 @@ def _by_name(headers: Headers) -> dict[str, str]:
     for raw_name, raw_value in headers:
         name = raw_name.decode("latin-1").lower()
         if name in found and (name.startswith("ce-") or name == "content-type"):
-            # Whoever stands between may have read the other one.
+            # A proxy in between may have used the other value.
             raise MalformedEnvelope(f"the header {name} is given twice", REASON)
         try:
             found[name] = raw_value.decode()

@@ -1,6 +1,7 @@
-"""A dead-letter subscription, read to its end: each message once, acknowledged only when it has succeeded.
+"""Replays a dead-letter subscription to its end: each message once, acknowledged only if it succeeded.
 
-What fails again stays in the subscription, so that nothing is ever in two dead-letter places, or in none.
+A message that fails again stays in the subscription and is never buried as well: it is kept in exactly one place.
+Called by `millpond dlq replay --subscription`.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from millpond.dead_letters.attributes import restore
 from millpond.gcp import error_text
 from millpond.gcp.pubsub import open_subscriber
 
-# Whether the message has succeeded, and may leave the subscription.
+# Returns whether the message succeeded, and may be acknowledged.
 Send = Callable[[Delivery], Awaitable[bool]]
 _PULL_MAX = 100
 _PULL_S = 3.0
 _CALL_S = 30.0
-# Long enough for those that failed not to come back before everything else was tried.
+# Long enough that failed messages do not come back before all others were tried.
 _LEASE_S = 600
-# An empty answer does not mean that there is nothing; this many in a row do.
+# One empty answer does not mean that the subscription is empty; this many in a row do.
 _EMPTY_MAX = 2
-# How often in a row Pub/Sub may be away, and for how long each time.
+# How often in a row Pub/Sub may be unavailable, and the pause after each time.
 _AWAY_MAX = 3
 _AWAY_S = 1.0
-# Acknowledgement ids are long, and a request may have 512 KiB.
+# Acknowledgement ids are long, and a request is limited to 512 KiB.
 _IDS_MAX = 500
 
 
 async def replay_all(subscription: str, send: Send, *, limit: int | None, at_once: int) -> int:
-    """Send every message of the subscription, restored to what it was; how many there were."""
+    """Send every message of the subscription in its original form. Returns how many there were."""
     async with _connected(subscription) as client:
         reader = _Reader(client, subscription)
         try:
@@ -55,14 +56,14 @@ async def _send_page(reader: _Reader, page: Sequence[ReceivedMessage], send: Sen
     async def one(received: ReceivedMessage) -> bool:
         return await send(restore(_delivery(received, reader.subscription)))
 
-    # What succeeded is acknowledged before the first error goes on.
+    # Messages that succeeded are acknowledged before the first error is raised.
     results = await run_all(one, page, at_once)
     await reader.acknowledge([received for received, done in zip(page, results, strict=True) if done is True])
     raise_first(results)
 
 
 class _Reader:
-    """One subscription, and which of its messages were seen, and are still leased to us."""
+    """One subscription: which of its messages were seen, and which are still leased to us."""
 
     def __init__(self, client: SubscriberAsyncClient, subscription: str) -> None:
         self._client = client
@@ -73,7 +74,7 @@ class _Reader:
         self._away = 0
 
     async def pull(self, most: int) -> list[ReceivedMessage]:
-        """Messages not seen before. Those that come back are only leased anew."""
+        """Messages not seen before. For those that come back only the lease is extended."""
         try:
             answer = await self._client.pull(
                 subscription=self.subscription, max_messages=most, retry=None, timeout=_PULL_S
@@ -104,7 +105,7 @@ class _Reader:
             del self._leased[one.message.message_id]
 
     async def give_back(self) -> None:
-        """At once, instead of after the lease; where even that fails, the lease ends by itself."""
+        """End the leases now, so that Pub/Sub can deliver the messages again. If that fails, they expire."""
         with contextlib.suppress(GoogleAPIError):
             await self._lease(list(self._leased.values()), 0)
 

@@ -1,7 +1,8 @@
-"""What an event about a document carries (`DocumentEventData`), as protobuf or as JSON, into the same plain values.
+"""Decodes the data of an event about a document (`DocumentEventData`), protobuf or JSON, to the same plain values.
 
-Protobuf is what Eventarc sends unless asked for JSON. Only the document after the change is looked at. Types that
-documents here do not have are read as the Firestore store reads them, so both forms give the same.
+Eventarc sends protobuf unless configured for JSON. Only the document after the change is read. Types that our
+documents do not have are decoded as the Firestore store decodes them, so both forms give the same values. Called by
+`cloudevent`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _DOUBLE = re.compile(r"-?Infinity|NaN|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]
 
 
 def decode_protobuf(data: bytes) -> EventData:
-    """Raises MalformedEnvelope, and ModuleNotFoundError where the extra `gcp` is not installed."""
-    # Here, because JSON needs none of Google's libraries.
+    """Raises MalformedEnvelope, and ModuleNotFoundError if the extra `gcp` is not installed."""
+    # Imported here: JSON does not need Google's libraries.
     from google.events.cloud.firestore_v1 import DocumentEventData  # noqa: PLC0415
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
@@ -87,7 +88,7 @@ def _fields(holder: Mapping[str, Any]) -> Document:
 
 
 def _value(value: Any) -> Any:
-    """A typed value; null for a type nobody has told us of."""
+    """A typed value; None for an unknown type."""
     for kind, content in _object(value, "a value").items():
         decode = _DECODERS.get(kind)
         if decode is not None:
@@ -96,7 +97,7 @@ def _value(value: Any) -> Any:
 
 
 def _integer(content: Any) -> int:
-    # As text, because JSON's numbers do not hold 64 bits everywhere.
+    # Sent as text, because JSON numbers do not hold 64 bits everywhere.
     value = int(content) if isinstance(content, str) and _INTEGER.fullmatch(content) else content
     if type(value) is not int or not INTEGER_MIN <= value <= INTEGER_MAX:
         raise TypeError(content)

@@ -1,4 +1,4 @@
-"""Files of messages: one JSON object a line → Delivery, or what is wrong with the line. Pure, no I/O.
+"""Decodes files of messages: one JSON object a line → Delivery, or the line's fault. Pure. Called by `ingest`.
 
 A line is either a push body as Pub/Sub sends it,
 
@@ -8,8 +8,8 @@ or the short form, whose data is the event itself:
 
     {"topic": "system.events", "data": {"service": "api", …}, "publishTime": "2026-01-08T12:34:56Z"}
 
-Reading a file twice must change nothing, so everything about a delivery comes from the line: a message id that is
-not given is a hash of the line and its number, and a publish time that is not given is a fault, never "now".
+Reading a file twice must change nothing, so everything about a delivery comes from the line. A missing message id
+becomes a hash of the line and its number. A missing publish time is a fault, never "now".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millpond.core.decode import checked_message_id, decode_push
 from millpond.core.errors import Poison
 from millpond.core.model import Delivery
 
-# What the server takes as one request, and Pub/Sub as one message.
+# The limits of the server for one request, and of Pub/Sub for one message.
 LINE_BYTES_MAX = 14 * 1024 * 1024
 DATA_BYTES_MAX = 10_000_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -53,7 +53,7 @@ class _ShortForm(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Probe(msgspec.Struct):
-    """Tells the two forms apart without decoding what is inside."""
+    """Distinguishes the two forms without decoding the content."""
 
     message: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -80,7 +80,7 @@ class LineCutter:
 
 
 def decode_lines(lines: Iterable[bytes], *, first: int = 1, publish_time: int | None = None) -> Iterator[FileLine]:
-    """`first` is the number of the first line; `publish_time` is for lines in the short form that have none."""
+    """`first`: the number of the first line; `publish_time`: for lines in the short form that have none."""
     for number, raw in enumerate(lines, start=first):
         line = raw.strip()
         if number == 1:
@@ -102,7 +102,7 @@ def _decode(line: bytes, number: int, publish_time: int | None) -> Delivery:
         raise Poison(f"it is over {LINE_BYTES_MAX} bytes")
     if _probe(line).message is msgspec.UNSET:
         return _from_short_form(_short_form(line), line, number, publish_time)
-    # No dead-letter policy stands behind a file: without an attempt number, poison is kept as a letter.
+    # A file has no dead-letter policy: without an attempt number, poison is kept as a letter.
     return msgspec.structs.replace(decode_push(line), attempt=None)
 
 

@@ -1,11 +1,11 @@
-"""Who may push: the token that Pub/Sub sends with each message, checked before anything looks at the message.
+"""Verifies the token that Pub/Sub sends with each push, before any code reads the message.
 
-A token verified before is known until it expires: a dictionary lookup. Any other is refused at the first of these
-that fails: size and form, algorithm, key, signature, issuer, times, audience, account. What cannot be decided,
-because the certificates cannot be had, is refused too. Nothing here logs or repeats a token.
+A verified token is cached until it expires. Any other token is refused at the first of these that fails: size and
+form, algorithm, key, signature, issuer, times, audience, account. If the certificates cannot be fetched, it is
+refused too. Never logs or repeats a token. Called by the push endpoint and the events endpoint.
 
-google-auth checks the signature and nothing else: its `jwt.decode` tries every certificate where a token names
-none, takes any algorithm it knows, reads base64 laxly, and quotes the token in its errors.
+google-auth is used for the signature only: its `jwt.decode` tries every certificate if a token names none, accepts
+any algorithm it knows, decodes base64 laxly, and quotes the token in its errors.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ ALGORITHM = "RS256"
 LEEWAY_S = 30
 HEADER_BYTES_MAX = 8 * 1024
 TOKENS_MAX = 1_000
-# Google's tokens live an hour; one that lives longer is looked at again.
+# Google's tokens are valid for an hour; one that is valid longer is verified again after that.
 TRUST_S_MAX = 3_600
 _TOKEN = re.compile(rb"(([\w-]+)\.([\w-]+))\.([\w-]+)", re.ASCII)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, ValueError)
 
 
 class PushGuard:
-    """Knows the tokens it has verified, and verifies others."""
+    """Verifies tokens, and caches those it has verified."""
 
     def __init__(self, audience: str, account: str, keys: Keys, clock: Callable[[], float] = time.time) -> None:
         self._audience = audience
         self._account = account
         self._keys = keys
         self._clock = clock
-        # The whole header, and until when it is believed. Only what was verified gets in here.
+        # The whole header → until when it is accepted. Holds verified tokens only.
         self._known: dict[bytes, float] = {}
-        # A key that was withdrawn must not live on in the tokens it signed.
+        # Tokens signed with a withdrawn key must not stay accepted.
         keys.on_withdrawn = self._known.clear
 
     def knows(self, authorization: bytes) -> bool:
-        """Whether this very header was verified before and still holds."""
+        """Whether exactly this header was verified before and is still valid."""
         return self._clock() < self._known.get(authorization, 0.0)
 
     async def verify(self, authorization: bytes) -> None:
-        """Raises PushRefused unless the header carries a good token, which is then known."""
+        """Raises PushRefused unless the header has a valid token; a valid one is cached."""
         key_id, signed, claims, signature = _take_apart(authorization)
         key = await self._keys.find(key_id)
         now = self._clock()
@@ -69,7 +69,7 @@ class PushGuard:
         self._known[authorization] = min(until, key.valid_until, now + TRUST_S_MAX)
 
     def _check(self, signed_claims: bytes, now: float) -> float:
-        """Until when the token is good. Only for claims whose signature was verified."""
+        """Until when the token is valid. Call it only with claims whose signature was verified."""
         try:
             claims = msgspec.json.decode(signed_claims, type=_Claims)
         except _UNREADABLE:
@@ -90,7 +90,7 @@ class PushGuard:
 class _Head(msgspec.Struct):
     alg: str
     kid: str
-    # Names what a reader must understand, and we understand nothing beyond the standard.
+    # Lists extensions that a reader must support; we support none.
     crit: Any = msgspec.UNSET
 
 
@@ -105,7 +105,7 @@ class _Claims(msgspec.Struct):
 
 
 def _take_apart(authorization: bytes) -> tuple[str, bytes, bytes, bytes]:
-    """A header's key id, what is signed, the claims within that, and the signature."""
+    """A header's key id, the signed bytes, the claims within them, and the signature."""
     if not authorization:
         raise PushRefused("send one Authorization: Bearer header with a token of the push subscription's account")
     if len(authorization) > HEADER_BYTES_MAX:
@@ -131,7 +131,7 @@ def _decoded(segment: bytes) -> bytes:
 
 
 def build_guard(settings: Settings, log: Log) -> PushGuard | None:
-    """The guard the settings ask for; None where they ask for none."""
+    """The guard that the settings ask for; None if they ask for none."""
     if settings.push_audience is None:
         return None
     try:
@@ -142,5 +142,5 @@ def build_guard(settings: Settings, log: Log) -> PushGuard | None:
     url = settings.push_certs_url
     tls = None if urlsplit(url).scheme == "http" else ssl.create_default_context()
     keys = Keys(lambda: fetch_certificates(url, tls), lambda text: log.note("WARNING", text))
-    # Settings come with both or neither, and no token is of the empty account.
+    # The settings have both or neither; no token has the empty account.
     return PushGuard(settings.push_audience, settings.push_service_account or "", keys)

@@ -1,7 +1,8 @@
-"""Streaming pull: messages from Pub/Sub's client library in, the engine, `ack` or `nack` out.
+"""Streaming pull: takes messages from Pub/Sub's client library, submits them to the engine, and acks or nacks them.
 
-The library pulls, extends leases and sends acknowledgements, in threads of its own. Everything of ours happens on
-the event loop. Nothing is decided here: a message is acknowledged when the engine says that it is settled.
+The library pulls, extends leases and sends acknowledgements in its own threads. All of our code runs on the event
+loop. Never decides an outcome: a message is acknowledged when the engine has settled it. Run by `http.server` for
+`millpond pull`.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from millpond.engine.rules import ROOM_BYTES_MAX
 from millpond.gcp import error_text
 from millpond.service.service import Service
 
-# From being told to stop: until everything under way must be settled, and until its acknowledgements must be sent.
+# Seconds after `stop`: until every message must be settled, and until its acknowledgement must be sent.
 SETTLED_S = 5.5
 CLOSED_S = 6.5
-# The engine empties its room a turn after it has settled a batch.
+# The engine frees its queue one event-loop iteration after it has settled a batch.
 ROOM_S = 0.001
-# Where nothing of ours is under way, others fill the room, and nobody tells us when they are done.
+# If no message of ours is in the engine, other sources fill its queue, and no callback announces free room: poll.
 OTHERS_S = 0.1
 ERROR_CHARS_MAX = 500
 
 
 class Message(Protocol):
-    """What we use of the library's message, which has no types that a checker would believe."""
+    """The part of the library's message that we use; the library has no type annotations."""
 
     message_id: str
 
@@ -61,9 +62,9 @@ class Message(Protocol):
 
 
 class Stream(Scheduler):  # type: ignore[misc]
-    """How the library hands one subscription's messages over: in bunches, the event loop woken once for each.
+    """Hands one subscription's messages from the library's threads to the event loop, with one wake-up for many.
 
-    In the place of the library's own scheduler, whose threads would wake the event loop for every message.
+    Replaces the library's own scheduler, whose threads would wake the event loop for every message.
     """
 
     def __init__(self, subscription: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -72,43 +73,43 @@ class Stream(Scheduler):  # type: ignore[misc]
         self._requests: Queue[Any] = Queue()
         self._arrived: deque[Callable[[], None]] = deque()
         self._wake_due = False
-        # Not a count: sets may be changed from several threads.
+        # Not a count: changing a set is atomic across threads.
         self._under_way: set[Message] = set()
         self._closing = False
         self._settled = Event()
 
     @property
     def queue(self) -> Queue[Any]:
-        """Where messages put their acknowledgements, and the library's dispatcher takes them."""
+        """Messages put their acknowledgements here, and the library's dispatcher takes them."""
         return self._requests
 
     def schedule(self, callback: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        """Called by the library's threads, with a message as first argument."""
+        """Called by the library's threads, with a message as the first argument."""
         self._under_way.add(args[0])
         self._arrived.append(partial(callback, *args, **kwargs))
         if not self._wake_due:
             self._wake_due = True
-            # A closed loop means that the process is ending; then the message's lease does, too.
+            # The event loop is closed: the process is ending, and the message's lease expires.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._hand_over)
 
     def _hand_over(self) -> None:
-        # Before looking: what arrives from now on wakes us again.
+        # Reset first: a message that arrives from now on schedules another wake-up.
         self._wake_due = False
         while self._arrived:
             self._arrived.popleft()()
 
     def finish(self, message: Message) -> None:
-        """The message is acknowledged, or given back. From any thread."""
+        """The message is acknowledged, or given back. Called from any thread."""
         self._under_way.discard(message)
         if self._closing and not self._under_way:
             self._settled.set()
 
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:  # noqa: ARG002 - we always wait
-        """Called by a thread of the library once it pulls no more. It sends what was acknowledged after this.
+        """Called by a thread of the library once it has stopped pulling; it sends the acknowledgements after this.
 
-        Nothing is handed back to it: what had not begun is refused by the engine, which is closing, and so given
-        back as everything else is.
+        Returns no messages to the library: the closing engine refuses those that had not begun, so they are nacked
+        like all others.
         """
         self._closing = True
         if self._under_way:
@@ -143,17 +144,17 @@ class Puller:
         self._stopping = False
         self._give_up_at = 0.0
         self._closed = asyncio.Event()
-        # In the engine, and waiting for room in it.
+        # Messages in the engine, and messages that wait for room in its queue.
         self._begun = 0
         self._held: deque[PulledMessage] = deque()
-        self._look_due = False
+        self._poll_due = False
 
     @property
     def welcome(self) -> str:
         return "Pulls " + ", ".join(self.subscriptions)
 
     def start(self, on_failure: Callable[[], None]) -> None:
-        """Begin to pull. `on_failure` is called once where a pull ends although nobody has stopped it."""
+        """Begin to pull. `on_failure` is called if a pull ends without `stop`."""
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         for subscription in self.subscriptions:
@@ -166,22 +167,22 @@ class Puller:
                 await_callbacks_on_shutdown=True,
             )
             self._pulls[subscription] = pull
-            pull.add_done_callback(partial(self._tell_ended, subscription))
+            pull.add_done_callback(partial(self._on_pull_done, subscription))
 
     def stop(self) -> None:
-        """Pull no more. What is under way is settled by the engine, which must be told to drain, too."""
+        """Stop pulling. The engine settles the messages it has; the caller must drain it, too."""
         self._stopping = True
         self._give_up_at = self._loop.time() + CLOSED_S
         for pull in self._pulls.values():
             pull.cancel()
 
     async def closed(self) -> None:
-        """Come back when every acknowledgement was sent, or when there is no time left for that."""
+        """Return when every acknowledgement was sent, or the time for it has run out."""
         try:
             async with asyncio.timeout_at(self._give_up_at):
                 await self._closed.wait()
         except TimeoutError:
-            # Closing the client now would wait for its threads, which still try to reach the broker.
+            # Closing the client now would wait for its threads, which are still trying to reach the broker.
             self._log.note("WARNING", "acknowledgements could not be sent in time: their messages come again")
         else:
             self._client.close()
@@ -191,30 +192,30 @@ class Puller:
         if self._held or not self._submit(arrival):
             self._held.append(arrival)
             if not self._begun:
-                self._look_later(OTHERS_S)
+                self._poll_later(OTHERS_S)
 
     def _submit(self, arrival: PulledMessage) -> bool:
-        """False where there is no room. The message stays with us: its lease is extended, and nothing is lost."""
+        """False if the queue is full. The message is held here, and the library extends its lease."""
         self._begun += 1
         try:
             self._engine.submit(arrival.delivery, partial(self._settle, arrival))
         except Overloaded:
             self._begun -= 1
             return False
-        except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
+        except Exception as bug:  # noqa: BLE001 - after any failure the message must be nacked, to be delivered again
             self._settle(arrival, Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug)))
         return True
 
     def _submit_held(self) -> None:
-        self._look_due = False
+        self._poll_due = False
         while self._held and self._submit(self._held[0]):
             self._held.popleft()
         if self._held and not self._begun:
-            self._look_later(OTHERS_S)
+            self._poll_later(OTHERS_S)
 
-    def _look_later(self, delay_s: float) -> None:
-        if not self._look_due:
-            self._look_due = True
+    def _poll_later(self, delay_s: float) -> None:
+        if not self._poll_due:
+            self._poll_due = True
             self._loop.call_later(delay_s, self._submit_held)
 
     def _settle(self, arrival: PulledMessage, result: Result) -> None:
@@ -227,10 +228,10 @@ class Puller:
         # After the outcome is published, so that the log has the message's line first.
         acknowledged.add_done_callback(partial(self._check_acknowledged, arrival))
         if self._held:
-            self._look_later(ROOM_S)
+            self._poll_later(ROOM_S)
 
     def _check_acknowledged(self, arrival: PulledMessage, answer: Future[Any]) -> None:
-        """At once, except on exactly-once subscriptions: there a thread of the library calls, with the answer."""
+        """Called immediately; on exactly-once subscriptions by a thread of the library, with Pub/Sub's answer."""
         error = answer.exception()
         if error is not None:
             note = partial(self._note_unacknowledged, arrival.delivery, error)
@@ -247,8 +248,8 @@ class Puller:
             **_described(error),
         )
 
-    def _tell_ended(self, subscription: str, pull: Future[Any]) -> None:
-        """Called by a thread of the library, when a pull is closed and everything about it was sent."""
+    def _on_pull_done(self, subscription: str, pull: Future[Any]) -> None:
+        """Called by a thread of the library when a pull is closed and its acknowledgements were sent."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end, subscription, pull.exception())
 
@@ -284,7 +285,7 @@ def _open_client() -> Any:
 
 
 def _described(error: BaseException | None) -> dict[str, str]:
-    """An error of the library in the words of a log line; an acknowledgement's has a status of its own."""
+    """The log fields of a library error; that of an acknowledgement has its status in another attribute."""
     status = getattr(error, "error_code", None) or getattr(error, "grpc_status_code", None)
     return {
         "error_type": type(error).__name__,

@@ -1,8 +1,8 @@
-"""`POST /pubsub/push`: a request in, the engine, a JSON answer out. Nothing else on the hot path.
+"""`POST /pubsub/push`: decodes a request, submits it to the engine, and answers in JSON. This is the hot path.
 
-The endpoint is a callback; as an ASGI application it serves every kind of HTTP request, and `web/direct.py` calls
-it straight from the connection for the plain ones, which are nearly all. If there is a guard, a request's body is
-not read before its token was verified.
+The endpoint works with callbacks. `http.fast_push` calls it directly from the connection for plain requests, which
+are nearly all; for any other it is an ASGI application. If there is a guard, never reads a request's body before
+its token is verified.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 RETRY_AFTER_S = 1
-# Requests that wait for certificates, each with what came along with its headers.
+# Requests that may wait for certificates; each holds the body bytes that arrived with its headers.
 CHECKS_MAX = 256
 _JSON = (b"content-type", b"application/json")
-# What some refusals must say besides why.
+# Headers that some refusals must have.
 _HEADERS = {
     401: (b"www-authenticate", b"Bearer"),
     405: (b"allow", b"POST"),
     429: (b"retry-after", b"%d" % RETRY_AFTER_S),
 }
 _PUBSUB_HEADER = b"x-goog-pubsub-"
-# What HTTP itself, or the way here, adds to an unwrapped push. Everything else is an attribute of the message.
+# Headers of an unwrapped push that HTTP or a proxy adds. Every other header is an attribute of the message.
 _NOT_ATTRIBUTES = frozenset(
     {
         *("accept", "accept-encoding", "accept-language", "authorization", "cache-control", "connection"),
@@ -83,13 +83,13 @@ Respond = Callable[[int, Headers, bytes], None]
 
 
 class PushEndpoint:
-    """Takes a request apart, hands it to the engine, and answers when its outcome is durable."""
+    """Decodes a request, submits it to the engine, and answers when its outcome is durable."""
 
     def __init__(self, engine: Engine, outcomes: Outcomes, guard: PushGuard | None = None) -> None:
         self._engine = engine
         self._outcomes = outcomes
         self.guard = guard
-        # The event loop itself forgets a task that nobody holds.
+        # Keeps references: the event loop itself keeps only weak ones to its tasks.
         self._checks: set[asyncio.Task[None]] = set()
         self._encode = msgspec.json.Encoder().encode
 
@@ -113,7 +113,7 @@ class PushEndpoint:
         await send({"type": "http.response.body", "body": answer})
 
     async def _is_allowed(self, headers: Headers, respond: Respond) -> bool:
-        """Whether the token is good; if not, the request is answered, and its body not read."""
+        """Whether the token is valid. If not, the request is answered, and its body is not read."""
         if self.knows(headers):
             return True
         allowed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -126,11 +126,11 @@ class PushEndpoint:
         return await allowed
 
     def knows(self, headers: Headers) -> bool:
-        """Whether the request may be read: there is no guard, or it knows the token."""
+        """Whether the body may be read now: there is no guard, or it has verified the token before."""
         return self.guard is None or self.guard.knows(_only(headers, b"authorization"))
 
     def verify(self, headers: Headers, go_on: Callable[[], None], respond: Respond) -> None:
-        """Have the token verified: then call `go_on`, or answer why not. Only if it is not known."""
+        """Verify the token, then call `go_on`, or answer why not. Call this only if `knows` is false."""
         guard, authorization = self.guard, _only(headers, b"authorization")
         refuse = partial(self._answer, None, time.perf_counter(), respond)
         if guard is None or len(self._checks) >= CHECKS_MAX:
@@ -143,7 +143,7 @@ class PushEndpoint:
                 await guard.verify(authorization)
             except PushRefused as error:
                 refuse(Result(Outcome.RETRY, error.reason, error=error))
-            except Exception as bug:  # noqa: BLE001 - whatever it is, nobody has shown to be the broker
+            except Exception as bug:  # noqa: BLE001 - after any failure the sender is not authenticated
                 refuse(Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug)))
             else:
                 go_on()
@@ -153,7 +153,7 @@ class PushEndpoint:
         task.add_done_callback(self._checks.discard)
 
     def accept(self, method: str, headers: Headers, body: bytes, respond: Respond) -> None:
-        """Take a request whose token is good: `respond` is called now or when the message is settled."""
+        """Take a request whose token is valid: `respond` is called now or when the message is settled."""
         started = time.perf_counter()
         delivery: Delivery | None = None
         try:
@@ -164,10 +164,10 @@ class PushEndpoint:
             result = Result(Outcome.RETRY, error.reason, error=error)
         except MalformedEnvelope as error:
             result = Result(Outcome.POISON, error.reason, error=error)
-        except Exception as bug:  # noqa: BLE001 - whatever it is, the message must be answered, and come again
+        except Exception as bug:  # noqa: BLE001 - after any failure the broker must get an answer, and deliver again
             result = Result(Outcome.RETRY, InternalError.reason, error=InternalError(bug))
         self._answer(delivery, started, respond, result)
-        # The error's traceback holds this frame, and this frame the error: without this the body would stay, too.
+        # Breaks a cycle: the error's traceback refers to this frame, which refers to the error and to the body.
         del result
 
     def _answer(self, delivery: Delivery | None, started: float, respond: Respond, result: Result) -> None:
@@ -191,7 +191,7 @@ class PushEndpoint:
 
 
 class _Refused(MalformedEnvelope):
-    """A request whose status says more than 400."""
+    """A malformed request with a more specific status than 400."""
 
     status = 400
     severity = "ERROR"
@@ -213,7 +213,7 @@ class _UnsupportedMediaType(_Refused):
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """The whole body; None where the client went away. Its size and its time are bounded by the server."""
+    """The whole body; None if the client disconnected. The server limits its size and time."""
     message = await receive()
     if message["type"] != "http.request":
         return None
@@ -237,7 +237,7 @@ def _decode(method: str, headers: Headers, body: bytes) -> Delivery:
         if name == b"content-type":
             content_type = value
         elif name == b"origin":
-            # No broker sends one. A page may: without a content type, the browser asks nobody before it posts.
+            # No broker sends Origin. A page of another site may: without a content type there is no preflight.
             if not is_own_origin(value, _only(headers, b"host")):
                 raise _ForeignOrigin("this request comes from a page of another site")
         elif name == b"content-encoding" and value.strip().lower() != b"identity":
@@ -252,13 +252,13 @@ def _decode(method: str, headers: Headers, body: bytes) -> Delivery:
 
 
 def _only(headers: Headers, wanted: bytes) -> bytes:
-    """A header's value; empty where it is missing, or given twice, so that nobody reads another than we do."""
+    """A header's value; empty if it is missing or repeated, since a proxy may have used the other value."""
     found = [value for name, value in headers if name == wanted]
     return found[0] if len(found) == 1 else b""
 
 
 def is_own_origin(origin: bytes, host: bytes) -> bool:
-    """Whether a page that names itself `origin` was served by us, under the name it asks for us now."""
+    """Whether the page at `origin` was served by this server, under the `Host` of this request."""
     return host != b"" and origin.partition(b"://")[2] == host
 
 

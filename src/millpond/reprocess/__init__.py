@@ -1,5 +1,5 @@
-"""The event log read again: why a document is what it is, verify, rebuild, preview, and moving old ids.
+"""Reads the event log again: explains a message, verifies and rebuilds documents, previews replays, moves old ids.
 
-Folds events with the same `plan` the engine uses. Never lowers or removes what the log did not decide.
+Folds events with the same `plan` as the engine. Never lowers or removes a document that the log did not decide.
 Called by the API, the CLI and the demo.
 """

@@ -1,4 +1,4 @@
-"""What a comparison found, as the API and the command line tell it."""
+"""The result of a comparison as the API and the command line return it. Pure. Called by `jobs` and the CLI."""
 
 from __future__ import annotations
 

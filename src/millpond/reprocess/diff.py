@@ -1,7 +1,7 @@
-"""A stored document beside what the fold of the event log says it should be. Pure.
+"""Compares a stored document with the fold of the event log. Pure. Called by `report`, `rebuild` and the CLI.
 
-The fold can only judge what the log decided: where the log does not hold the event that decided a document, that
-document is not checkable, and never called wrong.
+The fold can only judge what the log decided. If the log does not hold the event that decided a document, that
+document is not checkable, and is never reported as wrong.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from millpond.core.stamp import StampParts, decode_stamp
 from millpond.core.stored_stamps import stamp_and_key
 from millpond.core.view import Merge, Tally, View
 
-# Our clock, which takes part in no comparison.
+# Set from our own clock, so it is never compared.
 _OWN_CLOCK = frozenset({"ingestedAt"})
 _FIELDS_SHOWN_MAX = 20
 _NO_VIEW = View()
 _ABSENT = object()
-# Sums of the same fractions in another order.
+# Relative tolerance, for sums of the same fractions in another order.
 _SUMS_APART = 1e-9
 
 
@@ -59,12 +59,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def differing_fields(view: View | None, stored: Document, folded: Document) -> list[str]:
     """The fields that differ.
 
-    Of a tally, its source depends on which copy came first, and sums of fractions on the order they came in. Of a
-    merged document, what no event has given was there before.
+    A tally's `source` depends on which copy arrived first, and its sums of fractions on the order of arrival.
+    Fields of a merged document that no event gave are older than its events, and are not compared.
     """
     ignored = _OWN_CLOCK | ({"source"} if isinstance(view, Tally) else set())
     if _source_of(stored).get("order") != _source_of(folded).get("order"):
-        # Written by a build that ordered them by another rule: that one's stamp is no fault.
+        # Written by a build with another order rule: its other stamp is not a fault.
         ignored |= {"source"}
     if isinstance(view, Merge):
         ignored |= unheld_fields(stored) - folded.keys()
@@ -78,7 +78,7 @@ def differing_fields(view: View | None, stored: Document, folded: Document) -> l
 
 
 def _is_adopted(merged: Document) -> bool:
-    """Whether fields of a merged document stand under the stamp they were adopted with, not their events' own."""
+    """Whether fields of a merged document have the stamp of their adoption, not that of an event."""
     groups = _source_of(merged).get("stamps")
     return isinstance(groups, list) and any(
         isinstance(group, dict) and group.get("key") is None for group in groups
@@ -91,7 +91,7 @@ def _source_of(document: Document) -> Document:
 
 
 def unheld_fields(merged: Document) -> set[str]:
-    """Fields of a merged document that no event gave: somebody else's, from before."""
+    """Fields of a merged document that no event gave: another writer stored them before."""
     groups = _source_of(merged).get("stamps")
     if not isinstance(groups, list):
         return set()
@@ -100,13 +100,13 @@ def unheld_fields(merged: Document) -> set[str]:
 
 
 def counted_events(tally: Document) -> int | None:
-    """How many events a tally says it has counted."""
+    """How many events a tally has counted, by its own record; None if it has none."""
     events = _source_of(tally).get("events")
     return events if isinstance(events, int) else None
 
 
 def compare(view: View | None, doc: str, stored: Document | None, folded: Document | None) -> Difference | None:
-    """How the stored document differs from the fold; None where it does not."""
+    """How the stored document differs from the fold; None if it does not."""
     if stored is None:
         if folded is None:
             return None
@@ -128,7 +128,7 @@ def compare(view: View | None, doc: str, stored: Document | None, folded: Docume
 
 
 def deciding_stamps(view: View | None, stored: Document) -> list[StampParts]:
-    """The stamps a document carries: of a merged one, whichever hold a field. None where it is not one of ours."""
+    """The stamps of a document; of a merged one, each that holds a field. Empty if Millpond did not write it."""
     source = stored.get("source")
     if not isinstance(source, dict):
         return []
@@ -147,7 +147,7 @@ def _kind(view: View | None, stored: str | None, folded: str | None) -> Differen
 
 
 def _stamp(view: View | None, document: Document) -> str | None:
-    """The stamp it carries, or is adopted under. What a view cannot adopt has none."""
+    """The document's stamp, or that of its adoption; None if the view cannot adopt it."""
     try:
         return stamp_and_key(view or _NO_VIEW, document)[0]
     except ViewError:

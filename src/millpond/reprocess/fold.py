@@ -1,8 +1,8 @@
-"""Folding entries of the event log into a scratch store, by the same route and plan as when they arrived.
+"""Folds entries of the event log into a scratch store, by the same route and plan as when they arrived.
 
-Folding is idempotent, like everything the plan does: an entry that comes twice changes nothing. Documents that were
-decided by an entry that cannot be folded any more (a view that is gone or has changed, data the log could not hold)
-are remembered with why, since nobody can say what they should be.
+Never writes to the real store. Folding is idempotent: an entry that is added twice changes nothing. Some entries
+can no longer be folded (the view is gone or has changed, or the log could not hold the data). The documents they
+decided are kept in `unsure` with the reason, because their right content is unknown. Called by verify and rebuild.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from millpond.core.view import Tally
 from millpond.reprocess.scope import Scope, recorded_documents
 from millpond.stores.sqlite.store import SqliteStore
 
-# Small enough that whoever shares the event loop hardly notices.
+# Small enough not to delay other tasks on the event loop noticeably.
 AT_ONCE = 100
-# A tally that would have refused the event as too old by the receipts of today had counted it then.
+# A tally that refuses the event as too old now, because receipts have expired, counted it when it arrived.
 _COUNTED_THEN = "too_old_to_count"
-# `millpond move-ids` moves documents, and nothing tells whether it has moved this one.
+# `millpond move-ids` may have moved this document, and keeps no record of it.
 _RENAMED = "events in the log went to it under the id of an earlier build: rebuild the view"
 _EXPIRED_BETWEEN = "it had expired when an event came, and may have been deleted before that"
-# Of entries that a store may give again.
+# How many entries are remembered, because a store may return an entry again.
 _RECENT_MAX = 200_000
 _REASONS_MAX = 100
 _WHY_CHARS_MAX = 200
@@ -49,7 +49,7 @@ Advance = Callable[[int], None]
 
 @contextlib.asynccontextmanager
 async def open_scratch() -> AsyncIterator[SqliteStore]:
-    """A store for a fold, on disk: a log may be larger than memory. Gone afterwards."""
+    """A temporary store for a fold, on disk: a log may be larger than memory. Deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="millpond-fold-") as folder:
         scratch = SqliteStore(Path(folder, "fold.db"), keeps_log=False, durable=False)
         try:
@@ -59,7 +59,7 @@ async def open_scratch() -> AsyncIterator[SqliteStore]:
 
 
 class Fold:
-    """A fold under way, into a store that is nobody else's."""
+    """A fold in progress, into a scratch store that has no other writer."""
 
     def __init__(
         self, router: Router, receipts: Receipts, scratch: SqliteStore, scope: Scope, *, at_once: int = AT_ONCE
@@ -73,29 +73,29 @@ class Fold:
         self._position: str | None = None
         self._recent: dict[tuple[str, str, str], None] = {}
         self.entries = 0
-        # Why entries could not be folded, and document path → why the fold cannot tell what it should be.
+        # Reason → how many entries could not be folded; document path → why its right content is unknown.
         self.unfolded: Counter[str] = Counter()
         self.unsure: dict[str, str] = {}
-        # Which view each collection that was folded into belongs to.
+        # Collection → its view, for every collection that was folded into.
         self.views = {view.collection: view for view in router.views if view.collection}
-        # The documents and receipts folded into, where somebody wants to know.
+        # The documents and receipts folded into; None unless the caller wants them.
         self.touched: set[Ref] | None = None
 
     async def catch_up(self, log: Catalog, advance: Advance = lambda _: None) -> None:
-        """Fold everything the log holds beyond where this fold has come."""
+        """Fold every entry of the log after this fold's position."""
         more = True
         while more:
             page = await patiently(lambda: log.read_log(self._position, self._at_once))
             advance(await self.add(page.entries))
             self._position, more = page.position, page.more
-            # Planning is work for the processor, and others share the event loop.
+            # Planning uses the CPU: let other tasks of the event loop run.
             await asyncio.sleep(0)
 
     async def add(self, entries: Iterable[LogEntry]) -> int:
-        """Fold these, wherever they come from; how many of them were new."""
+        """Fold these entries, from any source. Returns how many were new."""
         new = [entry for entry in entries if self._is_new(entry)]
         for items in _runs(item for entry in new if (item := self._item(entry)) is not None):
-            # Bound now: a loop's variable is looked up when it is used.
+            # `partial` binds `items` now; a lambda would read the loop variable later.
             await patiently(partial(self._commit, items))
         self.entries += len(new)
         return len(new)
@@ -110,7 +110,7 @@ class Fold:
         return True
 
     def _item(self, entry: LogEntry) -> Item | None:
-        # Poison was buried and led to nothing; once replayed it has an entry of its own.
+        # Poison was buried and changed no document; its replay has an entry of its own.
         names = frozenset() if entry.result.outcome is Outcome.POISON else self.scope.views(entry)
         if not names:
             return None
@@ -140,13 +140,13 @@ class Fold:
         return self._routers[names]
 
     async def _commit(self, items: Sequence[Item]) -> None:
-        """Plan them at the time they arrived, and write; what is refused is found by halves, and left out."""
+        """Plan the items at their time of arrival, and write. A refused item is found by halving, and left out."""
         refs = list({ref: None for item in items for ref in needs_of(item).all})
         snapshots: dict[Ref, Snapshot] = {found.ref: found for found in await self.scratch.read(refs)}
         planned = plan(items, snapshots, items[0].arrived_at, self._receipts)
         try:
             if planned.writes and isinstance(await self.scratch.commit(planned.writes), Conflict):
-                raise Unavailable("somebody else changed the documents of this fold")
+                raise Unavailable("another writer changed the documents of this fold")
         except WriteRefused as refusal:
             if len(items) == 1:
                 self._leave_out((target.path for target in items[0].targets), refusal)
@@ -179,7 +179,10 @@ class Fold:
 
 
 async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """A long fold must not end with one call that failed. To read again, and to plan again, is always right."""
+    """Retry while the store is unavailable, so that one failure does not end a long fold.
+
+    `call` must be repeatable, as reading and planning are.
+    """
     for pause_s in _PAUSES_S:
         try:
             return await call()
@@ -189,7 +192,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 def _runs(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Items that are planned together: a document that expires only once, so that it is seen whether it had."""
+    """Items to plan together. A run has an expiring document only once, so its expiry is checked for each event."""
     run: list[Item] = []
     expiring: set[Ref] = set()
     for item in items:
@@ -204,13 +207,13 @@ def _runs(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _is_renamed(recorded: str, target: Target) -> bool:
-    """Whether an earlier build put the event into the same document, under the id it gave it."""
+    """Whether an earlier build put the event into the same document, under its escaped id."""
     collection, _, old_id = recorded.rpartition("/")
     return collection == target.ref.collection and unescaped_id(old_id) == target.ref.id
 
 
 def _without_receipt(target: Target) -> Target:
-    """Receipts decide tallies only; elsewhere they would merely tell a duplicate from a stale event."""
+    """Receipts decide tallies only; for other views they only distinguish a duplicate from a stale event."""
     if target.receipt is None or isinstance(target.view, Tally):
         return target
     return msgspec.structs.replace(target, receipt=None)

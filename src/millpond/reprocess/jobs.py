@@ -1,4 +1,7 @@
-"""Rebuilds in the background of a server: one at a time, each looked at and decided on by whoever began it."""
+"""Rebuilds in the background of a server: one at a time. Swaps nothing before the client that began it asks for it.
+
+Called by the rebuild API.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ class Phase(enum.StrEnum):
 
 
 class Job:
-    """A rebuild and the task that works on it."""
+    """A rebuild and its background task."""
 
     def __init__(self, name: str, opening: Opening, log: Log) -> None:
         self.name = name
         self.phase = Phase.FOLDING
         self._opening = opening
-        # Holds what the rebuild needs for as long as there is something to do.
+        # Keeps the scratch store open until the swap is done or the job is stopped.
         self._held = contextlib.AsyncExitStack()
         self._rebuild: RebuildRun | None = None
         self._log = log
@@ -46,12 +49,12 @@ class Job:
 
     @property
     def entries(self) -> int:
-        """How much of the event log was read."""
+        """How many entries of the event log were read."""
         return 0 if self._rebuild is None else self._rebuild.entries
 
     @property
     def report(self) -> RebuildReport | None:
-        """What differs; None before it is folded."""
+        """The differences; None before the fold is complete."""
         return None if self._report is None else rebuild_report(self._report)
 
     def swap(self) -> None:
@@ -82,12 +85,12 @@ class Job:
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            # Called here: a job that is dropped before its task begins must leave no coroutine behind.
+            # Called here, so that a job that is dropped before its task starts leaves no coroutine unawaited.
             await work()
         except MillpondError as error:
             self.error, self.phase = str(error), Phase.FAILED
             self._log.note("ERROR", "a rebuild failed", view=self.name, error=str(error)[:ERROR_CHARS_MAX])
-        except Exception as bug:  # noqa: BLE001 - whoever asks must learn that it ended, and the log why
+        except Exception as bug:  # noqa: BLE001 - the client must see that it ended, and the log says why
             self.error, self.phase = type(bug).__name__, Phase.FAILED
             self._log.unexpected(bug)
 
@@ -96,13 +99,13 @@ class Rebuilds:
     """The one rebuild there may be."""
 
     def __init__(self, open_rebuild: Callable[[str], Opening | None], log: Log) -> None:
-        """`open_rebuild` opens the rebuild of a view by its name; None where no such view is loaded."""
+        """`open_rebuild` opens the rebuild of a view by name; it returns None if no such view is loaded."""
         self._open = open_rebuild
         self._log = log
         self.job: Job | None = None
 
     async def begin(self, name: str) -> Job | None:
-        """Begin to fold; None where there is no such view. Nothing else may be under way."""
+        """Begin to fold; None if there is no such view. The caller checks that no other rebuild is busy."""
         opening = self._open(name)
         if opening is None:
             return None
@@ -111,7 +114,7 @@ class Rebuilds:
         return self.job
 
     async def drop(self) -> None:
-        """Also at the end: what is under way is begun anew some other time, from the log."""
+        """Stop the rebuild, if there is one. Also called at shutdown: a later rebuild starts from the log again."""
         job, self.job = self.job, None
         if job is not None:
             await job.stop()

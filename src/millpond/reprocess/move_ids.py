@@ -1,7 +1,7 @@
-"""Finding documents under the ids of an earlier build, and moving them. What is written is decided in `old_ids.py`.
+"""Finds documents under the ids of an earlier build, and moves them. `old_ids` decides what is written.
 
-Each document is moved by one commit under the versions that were read, so live traffic goes on, and a crash leaves
-each document in exactly one place.
+Each document is moved by one commit on the versions that were read, so live traffic goes on. A crash leaves each
+document in exactly one place. Called by the CLI, the API and the doctor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from millpond.stores.update import Budget, Decided, Pauses, update
 _PAGE = 500
 # Commits at once; few enough to leave a server's own traffic room.
 _AT_ONCE = 16
-# How often a document is read again that other writers keep changing.
+# How often a document is read again while other writers keep changing it.
 _TRIES_MAX = 50
 _BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _NOT_OLD = "no loaded view with a key of one part would keep it under another id"
@@ -34,7 +34,7 @@ _RESTLESS = "other writers kept changing it: run the command again"
 
 
 class Listing(Protocol):
-    """The part of `Catalog` that finding needs."""
+    """The part of `Catalog` that is needed to find documents."""
 
     async def collections(self) -> list[tuple[str, int]]: ...
 
@@ -42,7 +42,7 @@ class Listing(Protocol):
 
 
 class OldDocument(NamedTuple):
-    """A document under an old id, and where it belongs."""
+    """A document's old reference, and its new one."""
 
     old: Ref
     new: Ref
@@ -58,7 +58,7 @@ class MovedDocument(msgspec.Struct, rename="camel"):
 
 
 class MoveReport(NamedTuple):
-    """What became of one document. `new` is None if the document is not under an old id."""
+    """The result for one document. `new` is None if its id is not an old one."""
 
     old: Ref
     new: Ref | None
@@ -70,7 +70,7 @@ class MoveReport(NamedTuple):
 
 
 async def collections_of(listing: Listing, view: View) -> list[str]:
-    """The collections of a view's documents; a view that chooses them by event has those below its own."""
+    """The collections of a view's documents. If the view chooses them by event, those below its own as well."""
     if type(view).collection_of is View.collection_of:
         return [view.collection]
     root = root_of(view.collection)
@@ -79,7 +79,7 @@ async def collections_of(listing: Listing, view: View) -> list[str]:
 
 
 async def pages(listing: Listing, collection: str, most: int | None = None) -> AsyncIterator[list[Snapshot]]:
-    """A collection by id, up to `most` documents."""
+    """A collection in the order of ids, page by page, up to `most` documents."""
     after, left = None, most
     while left is None or left > 0:
         wanted = _PAGE if left is None else min(_PAGE, left)
@@ -96,7 +96,7 @@ def old_documents(view: View, page: Iterable[Snapshot]) -> list[OldDocument]:
 
 
 async def find_old_documents(listing: Listing, views: Iterable[View]) -> AsyncIterator[OldDocument]:
-    """All of them, in all collections of views whose key is one part."""
+    """Every document under an old id, in all collections of views with a key of one part."""
     for view in views:
         if view.has_single_key:
             for collection in await collections_of(listing, view):
@@ -109,14 +109,14 @@ class Mover:
     """Moves documents on one store."""
 
     def __init__(self, store: Store, views: Sequence[View], forget: Callable[[Iterable[Ref]], None]) -> None:
-        """`forget` is called with documents that were written here, by whatever remembers their versions."""
+        """`forget` is called with the documents that were written here, to drop cached versions of them."""
         self._store = store
         self._forget = forget
-        # One collection's first part belongs to one view: `load_views` checks it.
+        # A collection's first part belongs to one view only: `load_views` checks that.
         self._views = {root_of(view.collection): view for view in views}
 
     async def move_all(self, refs: Sequence[Ref], *, dry_run: bool = False) -> list[MoveReport]:
-        """What became of each, in their order. Raises a store's error once all have been tried."""
+        """One report for each reference, in order. Raises the first store error once all have been tried."""
         reports = await run_all(lambda ref: self._move(ref, dry_run=dry_run), refs, _AT_ONCE)
         raise_first(reports)
         return cast("list[MoveReport]", reports)

@@ -1,8 +1,8 @@
-"""Documents that an earlier build put under an escaped id: where they belong today, and how to move one. Pure.
+"""Plans the move of a document from the escaped id of an earlier build to its current id. Pure.
 
 A view whose key is one part keeps ids as they are (`strat__SPY__1`); earlier builds escaped them
-(`strat_%5FSPY_%5F1`). New events go to the new id, so both may hold a document. Finding and writing them is in
-`moving.py`.
+(`strat_%5FSPY_%5F1`). New events go to the new id, so both ids may hold a document. Called by `move_ids`, which
+finds the documents and commits the writes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _NO_STAMP = "neither document has a stamp, so which is newer is unknown: delete 
 class Moved(enum.StrEnum):
     """What became of a document under an old id."""
 
-    # The new place was empty.
+    # The new id was free.
     MOVED = "moved"
-    # Both places held one: the old document was newer and replaced the new one.
+    # Both ids held a document: the one under the old id was newer and replaced the other.
     REPLACED = "replaced"
-    # Both places held one: the new document was newer, and the old one was deleted.
+    # Both ids held a document: the one under the new id was newer, and the other was deleted.
     SUPERSEDED = "superseded"
-    # Both places held one: each field is that of the greater stamp.
+    # Both ids held a document: each field is that of the greater stamp.
     MERGED = "merged"
-    # Nothing was written, and a person has to decide.
+    # Nothing was written: an operator has to decide.
     LEFT = "left"
-    # The old place is empty: another run was quicker, or the document expired.
+    # There is no document under the old id: another run moved it, or it expired.
     GONE = "gone"
 
 
 class Move(NamedTuple):
-    """What to write for one document, all in one commit. `why` is given only if it is left."""
+    """The writes for one document, for one commit. `why` is given only if the document is left."""
 
     outcome: Moved
     writes: list[Write]
@@ -45,13 +45,13 @@ class Move(NamedTuple):
 
 
 def new_place(view: View, old: Ref) -> Ref | None:
-    """Where a document of the view belongs; None if it is there already."""
+    """The current reference of a document of the view; None if it has that already."""
     new_id = unescaped_id(old.id) if view.has_single_key else None
     return None if new_id is None else Ref(old.collection, new_id)
 
 
 def plan_move(view: View, old: Snapshot, new: Snapshot) -> Move:
-    """Both places as they were read. The writes hold only while neither has changed."""
+    """Takes both documents as they were read. The writes are valid only while neither has changed."""
     if old.data is None or old.version is None:
         return Move(Moved.GONE, [])
     if new.data is None:
@@ -75,12 +75,12 @@ def _plan_both(view: View, old: Snapshot, old_data: Document, new: Snapshot, new
         return _writing(Moved.MERGED, old, new, _merged(view, newest, other))
     if old_is_newer:
         return _writing(Moved.REPLACED, old, new, old_data)
-    # Written again as it is: if it was deleted meanwhile, the old one must not go as well.
+    # Written again unchanged, for its precondition: if another writer deletes it, the old one must stay.
     return _writing(Moved.SUPERSEDED, old, new, new_data)
 
 
 def _merged(view: View, newest: Document, other: Document) -> Document:
-    """Each field as the greater stamp has it. Fields that no event gave are the newest document's."""
+    """Each field from the document with its greater stamp. Fields that no event gave are the newest document's."""
     document = {**other, **newest}
     holders = field_holders(view, newest)
     for name, holder in field_holders(view, other).items():

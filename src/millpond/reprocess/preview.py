@@ -1,6 +1,6 @@
-"""What a replay would change: letters routed and planned as in a replay, beside the store as it is.
+"""Previews a replay: routes and plans letters as a replay does, on the store as it is.
 
-Nothing is written.
+Never writes. Called by the service and by `dlq replay --dry-run`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReplayPreview(msgspec.Struct, frozen=True):
 
 
 class Preview:
-    """Replays in thought, one after the other: each sees what those before it would have done."""
+    """Plans replays one after the other: each sees what those before it would have written."""
 
     def __init__(self, store: Store, router: Router, receipts: Receipts) -> None:
         self._store = store
@@ -47,9 +47,9 @@ class Preview:
         self._after: dict[Ref, Snapshot] = {}
 
     async def replay(self, letter_id: str, delivery: Delivery, now: int) -> ReplayAnswer:
-        """What would become of a letter, in the words of a replay's answer."""
+        """What would become of a letter, in the form of a replay's answer."""
         item = self._router.route(delivery, now, replay=True)
-        await self._look(item)
+        await self._read(item)
         return replay_answer(letter_id, self._replay(item, now))
 
     def _replay(self, item: Item, now: int) -> Result:
@@ -77,7 +77,7 @@ class Preview:
             if ref.collection != RECEIPTS and after.data is not None
         ]
 
-    async def _look(self, item: Item) -> None:
+    async def _read(self, item: Item) -> None:
         refs = [] if item.fault is not None else needs_of(item).all
         unknown = [ref for ref in refs if ref not in self._before]
         if unknown:
@@ -87,22 +87,22 @@ class Preview:
 async def preview_letters(
     preview: Preview, letters: StoredLetters, letter_ids: Sequence[str], now: int
 ) -> list[ReplayResult]:
-    """What would become of each, in this order; `not_found` where there is no such letter.
+    """What would become of each, in this order; `not_found` if there is no such letter.
 
-    One after the other: a hundred letters of ten megabytes are not held at once.
+    Letters are opened one after the other, so that a hundred of ten megabytes are never in memory together.
     """
-    told: list[ReplayResult] = []
+    answers: list[ReplayResult] = []
     for letter_id in dict.fromkeys(letter_ids):
         found = await letters.open_letter(Ref(LETTERS, letter_id))
         if found is None:
             text = f"there is no letter {letter_id}"
-            told.append(untried_answer(letter_id, "not_found", "not_found", text))
+            answers.append(untried_answer(letter_id, "not_found", "not_found", text))
         else:
-            told.append(await preview.replay(letter_id, found[1], now))
-    return told
+            answers.append(await preview.replay(letter_id, found[1], now))
+    return answers
 
 
 def _buried_again(item: Item, error: BaseException) -> Result:
-    """A replay that cannot succeed leaves its letter where it is."""
+    """The result of a replay that cannot succeed: the letter stays as it is."""
     reason = getattr(error, "reason", "poison")
     return Result(Outcome.POISON, reason, item.topic, error=error, event=item.event, buried=True)

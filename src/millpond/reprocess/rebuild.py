@@ -1,9 +1,10 @@
-"""rebuild: fold the event log into a shadow of one view's documents, show the differences, and swap.
+"""Rebuilds one view: folds the event log into a shadow of its documents, reports the differences, and swaps.
 
-The shadow is a scratch store, so nothing that happens to the store meanwhile reaches it. Live traffic goes on
-throughout: a document is replaced only under the version it had before the log was read to its end, so nothing that
-arrived in between is lost, and whoever was quicker makes us look again. Documents that the log did not decide are
-never lowered, and none is ever removed. A swap that was interrupted is begun again from the log.
+The shadow is a scratch store, so live writes never reach it. Live traffic goes on throughout: a document is
+replaced only on the version it had before the log was read to its end. If another writer was faster, the commit
+conflicts and the document is read again, so nothing that arrived in between is lost. Never lowers a document that
+the log did not decide, and never removes one. An interrupted swap starts again from the log. Called by `jobs` and
+the CLI.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from millpond.reprocess.scope import OneView
 from millpond.stores.update import Budget, Decided, Pauses, update
 
 _PAGE = 100
-# How often one document is tried that another instance keeps changing.
+# How often one document is tried while another instance keeps changing it.
 _TRIES_MAX = 100
 _BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _ROUNDS_MAX = 100
@@ -41,7 +42,7 @@ class RebuildRun:
     def __init__(
         self, engine: Engine, store: StoreWithCatalog, view: View, fold: Fold, *, others_settle_s: float
     ) -> None:
-        """`others_settle_s`: so long other instances may act on what they read of a document before."""
+        """`others_settle_s`: how long other instances may still act on an older read of a document."""
         self.view = view
         self._engine = engine
         self._store = store
@@ -54,7 +55,7 @@ class RebuildRun:
     async def open(
         cls, engine: Engine, store: StoreWithCatalog, view: View, *, others_settle_s: float
     ) -> AsyncIterator[RebuildRun]:
-        """The engine is the one that live traffic on this store goes through in this process."""
+        """`engine` is the engine that processes this process's live traffic on the store."""
         async with open_scratch() as scratch:
             fold = Fold(engine.router, engine.rules.receipts, scratch, OneView(view.name))
             yield cls(engine, store, view, fold, others_settle_s=others_settle_s)
@@ -66,13 +67,13 @@ class RebuildRun:
     async def fold(self, advance: Advance = lambda _: None) -> Report:
         """Fold the log into the shadow and compare it with the documents."""
         await self._fold.catch_up(self._store, advance)
-        # Live traffic may have been quicker than the fold, or the listing.
+        # Live traffic may have changed documents after the fold or the listing: compare those again.
         report = await compare_all(self._judge, self._everything(), again=True)
         report.entries, report.unfolded = self._fold.entries, self._fold.unfolded
         return report
 
     async def swap(self) -> int:
-        """Put what the shadow holds in the place of what differs; how many documents were written."""
+        """Replace the documents that differ with the shadow's. Returns how many were written."""
         self._fold.touched = set()
         await self._fold.catch_up(self._store)
         written = 0
@@ -82,11 +83,11 @@ class RebuildRun:
             async for page in self._pages(collection):
                 written += await self._swap_all([found.ref for found in page])
         for _ in range(_ROUNDS_MAX):
-            # What arrived meanwhile was judged beside the old document, here or by another instance.
+            # Messages that arrived meanwhile were planned on the old document, here or by another instance.
             await asyncio.sleep(self._others_settle_s)
             await self._fold.catch_up(self._store)
             touched, self._fold.touched = self._fold.touched, set()
-            again = await self._take_up(touched)
+            again = await self._swap_touched(touched)
             written += again
             if not again:
                 break
@@ -101,11 +102,11 @@ class RebuildRun:
                 yield pair
 
     def _collections(self) -> list[str]:
-        """The collections of this view's documents; some are known only by the events that made them."""
+        """The collections of this view's documents; some are known only from the folded events."""
         return sorted(name for name, view in self._fold.views.items() if view is self.view)
 
-    async def _take_up(self, touched: Iterable[Ref]) -> int:
-        """Receipts first: a document that counts an event without one might count it twice."""
+    async def _swap_touched(self, touched: Iterable[Ref]) -> int:
+        """Receipts first: without its receipt, an event that the document has counted might be counted twice."""
         refs = sorted(touched)
         receipts = [ref for ref in refs if ref.collection == RECEIPTS]
         await self._adopt_receipts(await self._fold.scratch.read(receipts))
@@ -124,14 +125,14 @@ class RebuildRun:
             tries.update(page)
             if max(tries[ref] for ref in page) > _TRIES_MAX:
                 raise _restless(page[0].path)
-            # Halved, so that one document another instance keeps changing does not hold up the others.
+            # Halved, so that one document that another instance keeps changing does not delay the others.
             middle = (len(page) + 1) // 2
             waiting += (half for half in (page[:middle], page[middle:]) if half)
         return written
 
     async def _swap(self, refs: Sequence[Ref]) -> int | None:
-        """How many were replaced; None where another instance changed one of them meanwhile."""
-        # Before their messages are kept waiting, so that there is little left to read while they are.
+        """How many were replaced; None if another instance changed one of them meanwhile."""
+        # Before the reservation makes messages of these documents wait: then little is left to read during it.
         await self._fold.catch_up(self._store)
         async with self._engine.reserve(refs) as reservation:
             stored = await patiently(lambda: self._store.read(refs))
@@ -141,7 +142,7 @@ class RebuildRun:
             for mine, theirs in zip(stored, folded, strict=True):
                 verdict = await self._judge.judge(Pair(mine.ref, mine, theirs.data))
                 if isinstance(verdict, Difference) and theirs.data is not None:
-                    puts.append(Put(mine.ref, mine.version, self._taking_over(mine.data, theirs.data)))
+                    puts.append(Put(mine.ref, mine.version, self._replacement(mine.data, theirs.data)))
             try:
                 if puts and isinstance(await self._store.commit(puts), Conflict):
                     return None
@@ -149,15 +150,15 @@ class RebuildRun:
                 reservation.forget([put.ref for put in puts])
         return len(puts)
 
-    def _taking_over(self, stored: Document | None, folded: Document) -> Document:
-        """The fold, with what of a merged document no event has ever given."""
+    def _replacement(self, stored: Document | None, folded: Document) -> Document:
+        """The fold, plus the fields of a merged document that no event gave."""
         if stored is None or not isinstance(self.view, Merge):
             return folded
         others = unheld_fields(stored) - folded.keys()
         return {**{name: stored[name] for name in others}, **folded}
 
     async def _adopt_receipts(self, page: Sequence[Snapshot]) -> None:
-        """Let receipts say of every event that was folded that this tally has had it: else it could count again."""
+        """Record in the receipts that this tally has counted every folded event; else it could count one again."""
         now = self._engine.wall_clock()
         waiting = [found for found in page if found.data is not None and not is_expired(found.data, now)]
 
@@ -177,7 +178,7 @@ class RebuildRun:
             raise _restless(RECEIPTS)
 
     async def _mark(self) -> None:
-        """Remember that the view's rules of today held for everything until now: `verify` goes by it."""
+        """Store that the view's current rules hold for every event until now; `verify` uses it."""
         ref = Ref(REBUILDS, encode_id(self.view.name))
         mark = {"view": self.view.name, "rebuiltAt": timestamps.to_datetime(self._engine.wall_clock())}
 
@@ -199,7 +200,7 @@ def _restless(what: str) -> Unavailable:
 
 
 def _with_entry(live: Document | None, shadow: Document, view: str) -> Document | None:
-    """The receipt with this view's entry; None where it says as much already."""
+    """The receipt with this view's entry; None if it has one already."""
     if live is None:
         return shadow
     views = live.get("views")

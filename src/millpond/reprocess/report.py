@@ -1,4 +1,7 @@
-"""Every document of some collections beside the fold's, and which of them differ, are new, or cannot be judged."""
+"""Compares every document of some collections with the fold: which differ, are new, or are not checkable.
+
+Reads the store only, and never writes to it. Called by `verify` and `rebuild`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ NO_EVENT = "no event in the log makes it any more: it stays as it is"
 RESTLESS = "it kept changing while it was looked at"
 
 
-# How a document differs, why that cannot be told, or None where it is equal, or has expired and may go.
+# The difference; or why the document is not checkable; or None if it is equal, or has expired.
 Verdict = Difference | str | None
 
 
@@ -39,7 +42,7 @@ class Report(msgspec.Struct):
     listed: list[Difference] = msgspec.field(default_factory=list)
     uncheckable: Counter[str] = msgspec.field(default_factory=Counter)
     uncheckable_docs: list[str] = msgspec.field(default_factory=list)
-    # Of the fold: how much of the log went into it, and how much of that could not be folded.
+    # Of the fold: entries read, and reason → entries that could not be folded.
     entries: int = 0
     unfolded: Counter[str] = msgspec.field(default_factory=Counter)
 
@@ -67,12 +70,12 @@ class Pair(NamedTuple):
 
 
 class Judge:
-    """Says of one document whether it is as it should be. Asks the store only about what is not."""
+    """Judges one document at a time. Reads the log again only for documents that differ."""
 
     def __init__(
         self, store: StoreWithCatalog, fold: Fold, now: int, view_of: Callable[[str], View | None]
     ) -> None:
-        """`view_of` tells a collection's view."""
+        """`view_of` returns a collection's view."""
         self._store = store
         self._fold = fold
         self._now = now
@@ -94,7 +97,7 @@ class Judge:
         return await self._ask_the_log(view, found, pair)
 
     async def look_again(self, refs: Sequence[Ref]) -> AsyncIterator[tuple[Pair, Verdict]]:
-        """The verdicts on documents that did not change while the log was read to its end."""
+        """Read and judge these again, until each kept its version while the log was read to its end."""
         for _ in range(_LOOKS_MAX):
             before = await self._store.read(refs)
             await self._fold.catch_up(self._store)
@@ -114,12 +117,12 @@ class Judge:
             yield pair, RESTLESS
 
     async def _ask_the_log(self, view: View, found: Difference, pair: Pair) -> Verdict:
-        """Whether the log holds every event that gave the document something, and the fold has seen them."""
-        assert pair.stored.data is not None  # noqa: S101 - what is not there was not decided by anybody
+        """The difference, if the log holds every event that the document's stamps name, and all are folded."""
+        assert pair.stored.data is not None  # noqa: S101 - a missing document is judged before
         scope = self._fold.scope
         deciding: list[LogEntry] = []
         for stamp in deciding_stamps(view, pair.stored.data):
-            # The log keeps a message id once: of a copy published again under the same id it knows nothing.
+            # The log keeps a message id once: a copy published again under the same id has no entry.
             entries = [
                 entry
                 for entry in await self._store.find_events(stamp.message_id)
@@ -133,7 +136,7 @@ class Judge:
         if not deciding:
             return NOT_IN_LOG
         if await self._fold.add(deciding):
-            # Clocks that differ, or a commit that took long: it had not come yet where the log was read.
+            # The entry was added behind the position read so far: clocks differ, or its commit took long.
             (folded,) = await self._fold.scratch.read([pair.ref])
             return await self.judge(pair._replace(folded=folded.data))
         if found.kind is DifferenceKind.EXTRA and all(scope.is_rebuilt(entry, view.name) for entry in deciding):
@@ -142,7 +145,7 @@ class Judge:
 
 
 def _judge_tally(found: Difference, stored: Document | None, folded: Document | None) -> Verdict:
-    """A tally is wrong only where the log holds at least as many events as it has counted."""
+    """A tally is wrong only if the log holds at least as many events as it has counted."""
     mine = 0 if stored is None else counted_events(stored)
     theirs = 0 if folded is None else counted_events(folded)
     if mine is None or theirs is None or mine > theirs:
@@ -151,7 +154,7 @@ def _judge_tally(found: Difference, stored: Document | None, folded: Document | 
 
 
 async def compare_all(judge: Judge, pairs: AsyncIterator[Pair], *, again: bool) -> Report:
-    """Judge every pair; with `again`, what differs is looked at a second time, many at once."""
+    """Judge every pair. With `again`, those that differ are read and judged again, a page at a time."""
     report = Report()
     suspects: list[Ref] = []
     async for pair in pairs:
@@ -174,7 +177,7 @@ async def _settle(judge: Judge, suspects: Sequence[Ref], report: Report) -> None
 
 
 async def side_by_side(store: Catalog, scratch: Catalog, collection: str) -> AsyncIterator[Pair]:
-    """Every document of a collection that is in either, by id."""
+    """Every document of a collection that is in either store, in the order of ids."""
     stored = _Walk(store, collection)
     folded = _Walk(scratch, collection)
     mine, theirs = await stored.following(), await folded.following()

@@ -1,8 +1,8 @@
-"""Which views an entry of the event log is folded for. Pure.
+"""Decides for which views an entry of the event log is folded. Pure. Called by `fold` and `report`.
 
-To verify, an event counts for the views that took it into account when it arrived: a view that was added later, or
-a limit of lateness that was changed, makes no stored document wrong. Where a view was rebuilt since, its rules of
-today held for everything until then. To rebuild, one view is folded, by its rules of today.
+Verify folds an event for the views that took it when it arrived: a view that was added later, or a lateness limit
+that was changed, makes no stored document wrong. If a view was rebuilt since, its current rules hold for every
+event until then. Rebuild folds one view, by its current rules.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from millpond.core import timestamps
 from millpond.core.model import LogEntry, Outcome, Snapshot
 from millpond.core.route import Target
 
-# What an event led to in a view that took it into account.
+# Outcomes of a view that took the event.
 _COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 
 
 class Scope(Protocol):
-    # Whether an event that a view finds invalid today is none of the view's business, instead of a riddle.
+    # Whether an event that the view finds invalid now is ignored, instead of making its documents not checkable.
     may_reject: bool
 
     def views(self, entry: LogEntry) -> frozenset[str]:
         """The names of the views the entry is folded for."""
 
     def place(self, entry: LogEntry, target: Target) -> Target | None:
-        """The target as it is to be folded; None where this view does not take the event into account."""
+        """The target to fold; None if this view does not take the event."""
 
     def is_rebuilt(self, entry: LogEntry, view: str) -> bool:
-        """Whether the view goes by its rules of today, whatever was recorded."""
+        """Whether the view's current rules apply to the entry, instead of the recorded result."""
 
 
 class AsRecorded:
-    """Every view that took an event into account when it arrived, or was rebuilt since."""
+    """For verify: every view that took an event when it arrived, or was rebuilt since."""
 
     may_reject = False
 
@@ -50,7 +50,7 @@ class AsRecorded:
         name = target.view.name
         if self.is_rebuilt(entry, name):
             return target if target.settled is None else None
-        # Another document than the one it went into, since a setting was changed: what that should be nobody knows.
+        # A setting has changed, and the event now goes to another document: that one's right content is unknown.
         elsewhere = recorded_documents(entry).get(name) != target.path
         if elsewhere or target.settled is Outcome.FILTERED:
             return None
@@ -61,7 +61,7 @@ class AsRecorded:
 
 
 class OneView:
-    """One view, whatever was recorded."""
+    """For rebuild: one view, by its current rules, whatever was recorded."""
 
     may_reject = True
 
@@ -79,12 +79,12 @@ class OneView:
 
 
 def recorded_documents(entry: LogEntry) -> dict[str, str]:
-    """View → document, for the views that took the event into account."""
+    """View → document, for the views that took the event."""
     return {result.view: result.doc for result in entry.result.views if result.outcome in _COUNTED}
 
 
 def rebuilt_views(marks: Iterable[Snapshot]) -> dict[str, int]:
-    """View → until when its rules of today held for everything that arrived, from the documents of `REBUILDS`."""
+    """View → time of its last rebuild, from the documents of `REBUILDS`."""
     return {
         mark.data["view"]: timestamps.from_datetime(mark.data["rebuiltAt"])
         for mark in marks

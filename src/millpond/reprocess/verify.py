@@ -1,8 +1,8 @@
-"""verify: fold the event log again, from nothing, and compare every document with the fold.
+"""Verifies: folds the event log from the beginning, and compares every document with the fold.
 
-Nothing is written but the scratch store of the fold. Where the store can be looked at as of one moment, the result
-is exact beside live traffic; where it cannot (Firestore), a document that seems wrong is looked at again, until its
-version stood still while the log was read to its end.
+Never writes to the store: only the fold's scratch store is written. If the store has snapshots, the result is exact
+beside live traffic. If it has none (Firestore), a document that differs is read again until its version stays the
+same while the log is read to its end. Called by `millpond verify` and the demo.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Choose = Callable[[StoreWithCatalog], AsyncIterator[Pair]]
 
 
 class Verifier:
-    """A fold that is kept: each check folds only what has come since the last.
+    """Keeps its fold: each check folds only the entries added since the last one.
 
-    A rebuild in between changes what the fold has to be; whoever keeps one begins anew after it.
+    A rebuild changes what the fold should be: after one, begin a new Verifier.
     """
 
     def __init__(self, store: StoreWithCatalog, fold: Fold, wall_clock: Callable[[], int]) -> None:
@@ -53,7 +53,7 @@ class Verifier:
         return await self._at_one_moment(self._everything, advance)
 
     async def check_touched(self) -> Report:
-        """Compare the documents of what has come since the last check."""
+        """Compare the documents of the entries added since the last check."""
         self._fold.touched = set()
         report = await self._at_one_moment(self._touched, lambda _: None)
         self._fold.touched = None
@@ -61,15 +61,15 @@ class Verifier:
 
     async def _at_one_moment(self, choose: Choose, advance: Advance) -> Report:
         await self._fold.catch_up(self._store, advance)
-        still = await self._store.snapshot()
-        if still is None:
+        snapshot = await self._store.snapshot()
+        if snapshot is None:
             return await self._compare(self._store, choose)
         try:
-            # What came while the rest was folded, and then nothing more.
-            await self._fold.catch_up(still, advance)
-            return await self._compare(still, choose)
+            # Fold the entries added during the first pass; the snapshot's log does not grow.
+            await self._fold.catch_up(snapshot, advance)
+            return await self._compare(snapshot, choose)
         finally:
-            await still.close()
+            await snapshot.close()
 
     async def _compare(self, store: StoreWithCatalog, choose: Choose) -> Report:
         judge = Judge(store, self._fold, self._wall_clock(), self._fold.views.get)

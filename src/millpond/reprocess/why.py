@@ -1,4 +1,7 @@
-"""`why ID`: what became of a message or event in each view, both stamps, and who won."""
+"""`why ID`: what became of a message or event in each view, both stamps, and which message won.
+
+Reads the store, never writes. Called by the API and the CLI.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> Explaine
 
 
 def _order(stamp: Any) -> Order | None:
-    """A stamp's parts, for people; None where there is none, or a document holds something else in its place."""
+    """A stamp's parts, readable; None if there is no stamp, or the document holds another value in its place."""
     try:
         parts = decode_stamp(stamp)
         event_time, publish_time = timestamps.to_text(parts.event_time), timestamps.to_text(parts.publish_time)

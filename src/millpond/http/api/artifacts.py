@@ -1,4 +1,4 @@
-"""`GET /api/artifacts/{path}`: files that steps made, out of ARTIFACTS_DIR and nowhere else."""
+"""`GET /api/artifacts/{path}`: serves files that steps made. Never serves a file outside ARTIFACTS_DIR."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Artifacts:
 
 
 def read_inside(folder: Path, path: str) -> bytes | None:
-    """A regular file below the folder; None for everything else, wherever links and dots may lead."""
+    """The content of a regular file below the folder; None for any other path, also through links or dots."""
     parts = path.split("/")
-    # A file that is still being written has a name that begins with a dot.
+    # The name of a file that is still being written begins with a dot.
     if "\0" in path or any(not part or part.startswith(".") for part in parts):
         return None
     try:
@@ -61,7 +61,7 @@ def read_inside(folder: Path, path: str) -> bytes | None:
         found = root.joinpath(*parts).resolve(strict=True)
         if not found.is_relative_to(root):
             return None
-        # Not through a link that was put there meanwhile, and not waiting for the other end of a pipe.
+        # Does not follow a link that was created meanwhile, and does not wait for the other end of a pipe.
         descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

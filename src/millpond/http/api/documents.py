@@ -1,4 +1,4 @@
-"""The read API: documents, what became of a message, and counts. It changes nothing."""
+"""The read API: documents, what became of a message, and counts. Never writes."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def as_document(snapshot: Snapshot) -> Document:
 
 
 def split_page(found: list[Snapshot], limit: int) -> tuple[list[Snapshot], str | None]:
-    """A page of `limit`, and the id to go on after, of what was found when asking for one more than that."""
+    """The first `limit` documents, and the last id if there are more. `found` was read with `limit + 1`."""
     return found[:limit], found[limit - 1].ref.id if len(found) > limit else None
 
 
 def page_limit(query: QueryParams) -> int:
-    """How many a page may have, as the request says."""
+    """The page size that the request asks for."""
     text = query.get("limit", str(LIMIT_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) <= 4) or not 1 <= int(text) <= LIMIT_MAX:
         raise RequestFault(400, "invalid_query", f"limit must be a whole number from 1 to {LIMIT_MAX}")
@@ -141,7 +141,7 @@ class Api:
 
     @operation("why", NOT_FOUND, parameters=[in_path("id", "A message id or an event id.", "1001")])
     async def _why(self, _: Request, any_id: str) -> Why | Response:
-        """What became of a message or event, and who won."""
+        """What became of a message or event, and which message won."""
         found = await explain(self._service.store, any_id)
         return found or failure(404, "not_found", f"nothing is known of {any_id}")
 

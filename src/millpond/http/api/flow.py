@@ -1,4 +1,4 @@
-"""Flow runs over HTTP: submit one, and look after those that were left."""
+"""Flow runs over HTTP: submits a run, and sweeps steps that no worker works on. Never works on a step itself."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FlowApi:
 
     @operation("sweepRuns")
     async def _sweep(self, _: Request) -> SweepReport:
-        """Look after steps that were left."""
+        """Recover steps that no worker works on."""
         return await self._flow.sweep()
 
 

@@ -1,4 +1,4 @@
-"""The answers about letters, and the body that selects several of them."""
+"""The JSON answers about letters, and the request bodies that select several of them. Used by `letters`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class LetterGroup(msgspec.Struct):
 
 
 class LetterGroups(msgspec.Struct):
-    """All letters, by why they lie there; the largest group first."""
+    """All letters, grouped by reason, view and topic; the largest group first."""
 
     total: Count
     groups: list[LetterGroup]
@@ -122,7 +122,7 @@ class ReplayResults(msgspec.Struct):
     results: list[ReplayResult]
 
 
-# Made when a letter is shown; everything else is as it is stored.
+# Computed when a letter is shown; all other fields are as stored.
 _MADE = {"id", "state"}
 _STORED = [
     (field.name, field.encode_name) for field in msgspec.structs.fields(LetterSummary) if field.name not in _MADE
@@ -130,7 +130,7 @@ _STORED = [
 
 
 def summary(letter: Snapshot) -> LetterSummary:
-    """A letter for listings: everything but the delivery itself."""
+    """A letter for listings, without the delivery itself."""
     return LetterSummary(**_shown(letter))
 
 
@@ -140,7 +140,7 @@ def opened(letter: Snapshot, delivery: Delivery) -> Letter:
 
 
 def _shown(letter: Snapshot) -> dict[str, Any]:
-    """As it is stored: what an earlier build did not store is left out."""
+    """The fields as stored; those that an earlier build did not store are left out."""
     stored = letter.data or {}
     return {
         "id": letter.ref.id,

@@ -1,6 +1,6 @@
 """Letters over HTTP: list, group and select them, open one, replay and purge, one or up to a hundred at a time.
 
-There may be very many, so they are looked through a page at a time, and nothing is kept of those that do not match.
+There may be very many: they are read a page at a time, and letters that do not match are never kept in memory.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LettersApi:
         self._groups_at = float("-inf")
 
     def routes(self) -> list[Route]:
-        """Those with a word in the place of an id come first: the first that matches is taken."""
+        """Fixed paths come before `{id}`: the first route that matches is used."""
         return [
             Route("/api/letters", {"GET": self._letters}, Access.ADMIN),
             Route("/api/letters/groups", {"GET": self._grouped}, Access.ADMIN),
@@ -88,7 +88,7 @@ class LettersApi:
             Route("/api/replay", {"POST": self._replay_delivery}, Access.ADMIN),
         ]
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------------
 
     @op.operation(
         "letters",
@@ -113,7 +113,7 @@ class LettersApi:
 
     @op.operation("letterGroups")
     async def _grouped(self, _: Request) -> LetterGroups:
-        """How many letters lie there for what."""
+        """How many letters there are, by reason, view and topic."""
         loop = asyncio.get_running_loop()
         async with self._grouping:
             if loop.time() - self._groups_at >= GROUPS_FRESH_S:
@@ -160,7 +160,7 @@ class LettersApi:
         """
         return await self._service.preview_replay(_selected(await request.body(), SelectedLetters).ids)
 
-    # --- doing ----------------------------------------------------------------------------------------------------
+    # --- writing --------------------------------------------------------------------------------------------------
 
     @op.operation("purge", op.NOT_FOUND, parameters=_ONE)
     async def _purge(self, _: Request, key: str) -> Purged | Response:
@@ -182,7 +182,7 @@ class LettersApi:
         answers = await run_all(partial(self._purge_one, wanted=wanted), ids, AT_ONCE)
         away = next((answer for answer in answers if isinstance(answer, StoreError)), None)
         if away is not None:
-            # Asked for again, those that are gone are missing: nothing is lost by starting over.
+            # The client can send the same request again: letters that are purged already are then missing.
             text = f"{answers.count(True)} of {len(ids)} letters were purged: ask for the rest again ({away})"
             raise RequestFault(503, Unavailable.reason, text)
         raise_first(answers)
@@ -237,7 +237,7 @@ class LettersApi:
         try:
             result = await self._service.replay_letter(key)
         except (Overloaded, StoreError) as error:
-            # This letter only; the others may still succeed.
+            # Only this letter failed; the others may still succeed.
             return untried_answer(key, Outcome.RETRY, getattr(error, "reason", Unavailable.reason), str(error))
         if result is None:
             return untried_answer(key, "not_found", "not_found", f"there is no letter {key}")
@@ -253,8 +253,8 @@ class LettersApi:
     async def _replay_delivery(self, request: Request) -> Response:
         """Send a message of a dead-letter subscription through the engine.
 
-        The message is given as a push body. Nothing is buried here: poison is answered 422, and stays where it came
-        from.
+        The message is given as a push body. It is never buried: poison is answered 422, and stays in its
+        subscription.
         """
         try:
             delivery = decode_push(await request.body())

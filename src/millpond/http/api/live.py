@@ -1,6 +1,6 @@
-"""What an open page is told while it is open: `/api/live`, `/api/tail`, and the prices beside its tables.
+"""The live streams: `/api/live` for the dashboard, `/api/tail` for outcomes, and the prices of its sparklines.
 
-Frames come from `watch/`; here is only which of them a request gets, and in which order.
+`live` makes the frames. This module only chooses which of them a request gets, and in which order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from millpond.service.service import Service
 LIVE_PATH = "/api/live"
 TAIL_PATH = "/api/tail"
 KEEP_ALIVE_S = 15.0
-# What comes meanwhile shares a write.
+# Outcomes that arrive during this pause share one write.
 _TAIL_PAUSE_S = 0.05
 _TAIL_LOOK_S = 1.0
 _FILTER_VALUES_MAX = 100
@@ -70,13 +70,13 @@ class LiveApi:
     async def _live(self, _: Request) -> Response:
         """What happens, as it happens: a stream for a page.
 
-        Server-sent events: `hello`, `alerts`, `totals`, then `sample`, `changed` and again those. Steps hold
+        Server-sent events: `hello`, `alerts`, `totals`, then `sample`, `changed` and again those. A sample holds
         `outcomes` of messages, and `views`: outcomes of each view's events, only those that occurred.
         """
         self._streams.check_room()
         watch = self._service.monitor
         mailbox = watch.open_page()
-        # In the same breath as the mailbox: no step is missing between the two, and none comes twice.
+        # No await since the mailbox was opened: no sample is missing between the two, and none is sent twice.
         hello = frame("hello", self._hello()) + watch.alerts_frame()
         return self._streams.start(_page_frames(hello, mailbox), lambda: watch.close_page(mailbox))
 
@@ -134,7 +134,7 @@ async def _page_frames(hello: bytes, mailbox: Mailbox) -> AsyncGenerator[bytes, 
 
 async def _tail_frames(tail: Tail) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
-    # At once, so that a client knows that it sees everything from now on.
+    # Sent immediately, so that the client knows that the stream has begun.
     yield KEEP_ALIVE
     silent_since = loop.time()
     while (content := await tail.mailbox.take(_TAIL_LOOK_S)) is not None:

@@ -1,4 +1,4 @@
-"""Moving documents over HTTP from the ids of an earlier build to those of today, up to a hundred at a time."""
+"""Moves documents over HTTP from the ids of an earlier build to the current ones, up to a hundred at a time."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class OldIdsApi:
 
     @operation("moveOldIds", INVALID_BODY, bodies=[Body(OldIds, _EXAMPLE)])
     async def _move(self, request: Request) -> MovedDocuments:
-        """Move documents from the ids of an earlier build to those of today.
+        """Move documents from the ids of an earlier build to the current ones.
 
-        Each by one commit: under the old id or under the new one, never both and never neither. Where both hold a
-        document the newer one stays, and a merged one has the newer of each field. After a 503 ask again: those
+        Each by one commit: under the old id or under the new one, never both and never neither. If both hold a
+        document, the newer one stays; a merged one has the newer of each field. After a 503 ask again: those
         that were moved are then gone.
         """
         wanted = _wanted(await request.body())
-        # An id twice would only be moved once, and found gone.
+        # A repeated id would be moved once, and then reported as gone.
         refs = [Ref(wanted.collection, document_id) for document_id in dict.fromkeys(wanted.ids)]
         reports = await self._service.mover.move_all(refs)
         written = sum(report.outcome in _WRITTEN for report in reports)

@@ -1,4 +1,4 @@
-"""Rebuilding a view over HTTP: begin, look how far it is, swap or drop. One rebuild at a time in a process."""
+"""Rebuilds a view over HTTP: begin, read its progress, swap or drop. One rebuild at a time in a process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RebuildApi:
         self._keeps_log = keeps_log
 
     def routes(self) -> list[Route]:
-        one: dict[str, Endpoint] = {"POST": self._begin, "GET": self._look, "DELETE": self._drop}
+        one: dict[str, Endpoint] = {"POST": self._begin, "GET": self._progress, "DELETE": self._drop}
         return [
             Route("/api/rebuilds/{view}", one, Access.ADMIN),
             Route("/api/rebuilds/{view}/swap", {"POST": self._swap}, Access.ADMIN),
@@ -69,15 +69,15 @@ class RebuildApi:
         return json_response(_state(job), 202)
 
     @operation("rebuildState", NOT_FOUND, parameters=_VIEW)
-    async def _look(self, _: Request, name: str) -> Rebuild:
+    async def _progress(self, _: Request, name: str) -> Rebuild:
         """How far the rebuild is, and what differs."""
         return _state(self._find(name))
 
     @operation("swapRebuild", _BEGUN, fails(409, "not_folded"), NOT_FOUND, parameters=_VIEW)
     async def _swap(self, _: Request, name: str) -> Response:
-        """Put the fold in the place of what differs.
+        """Replace the documents that differ with the fold's.
 
-        Live traffic goes on. What the log did not decide is left as it is.
+        Live traffic goes on. Documents that the log did not decide are left as they are.
         """
         job = self._find(name)
         if job.phase is not Phase.FOLDED:
