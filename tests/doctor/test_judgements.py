@@ -14,9 +14,9 @@ from millpond.doctor import clock as clock_check
 from millpond.doctor import disk as disk_check
 from millpond.doctor import examination
 from millpond.doctor import settings as settings_check
+from millpond.doctor.clock import ProbeAnswer
 from millpond.doctor.examination import Subject, examine
 from millpond.doctor.findings import Finding, State, fine
-from millpond.doctor.probe import ProbeAnswer
 from millpond.settings import load
 
 NOON = 1_767_873_600.0

@@ -99,7 +99,7 @@ def test_a_file_that_appears_meanwhile_stays(pond: Path, shelf: Path) -> None:
     def appear(_done: int, _total: int) -> None:
         (shelf / "copy.db").write_bytes(b"first")
 
-    with pytest.raises(CopyFailed, match="somebody else meanwhile"):
+    with pytest.raises(CopyFailed, match="another program meanwhile"):
         copy_store(pond, shelf / "copy.db", appear)
     assert (shelf / "copy.db").read_bytes() == b"first"
     assert names_in(shelf) == ["copy.db"]

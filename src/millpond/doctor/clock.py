@@ -7,12 +7,32 @@ it. Called by the checks of the stores and the subscriptions.
 from __future__ import annotations
 
 import email.utils
+import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from millpond.core.model import LogEntry
 from millpond.core.timestamps import SECOND_US
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
-from millpond.doctor.probe import ProbeAnswer, probe
+from millpond.http_client import Address, fetch
+
+_TIMEOUT_S = 5.0
+
+
+class ProbeAnswer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    # Our clock, in seconds since 1970, just before the request and just after the answer.
+    asked_at: float
+    answered_at: float
+
+
+async def probe(url: str) -> ProbeAnswer:
+    """Takes five seconds at most. Raises OSError if there is no answer, or it is not HTTP."""
+    asked_at = time.time()
+    reply = await fetch(Address.parse(url), timeout_s=_TIMEOUT_S)
+    return ProbeAnswer(reply.status, reply.headers, asked_at, time.time())
+
 
 CHECK = "clock"
 APART_S_WARNING = 2.0

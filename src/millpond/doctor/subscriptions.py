@@ -1,4 +1,4 @@
-"""Fetches subscriptions from Pub/Sub, or from its emulator, and has `subscription` judge them. Reads only.
+"""Fetches subscriptions from Pub/Sub, or from its emulator, and has `subscription_rules` judge them. Reads only.
 
 Imported only if there is a subscription to check: it needs Google's libraries. Called by `examination`.
 """
@@ -16,7 +16,7 @@ from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from millpond.core.topics import Topics
 from millpond.doctor.clock import PUBSUB_URL, check_against
 from millpond.doctor.findings import Finding, problem, unchecked
-from millpond.doctor.subscription import CHECK, DELETED_TOPIC, Subscribed, judge, judge_routing
+from millpond.doctor.subscription_rules import CHECK, DELETED_TOPIC, Subscribed, judge, judge_routing
 from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_emulator, full_name
 from millpond.gcp.pubsub import open_publisher, open_subscriber
 from millpond.settings import Settings

@@ -1,6 +1,6 @@
 """Generates `docs/settings.md` from the table of settings, so that the page and the code cannot differ.
 
-    python -m millpond.settings_docs > docs/settings.md
+    python -m millpond.settings.docs > docs/settings.md
 
 The allowed values are the text of the error that a setting's parser raises for an impossible value.
 """
@@ -38,8 +38,8 @@ starts, with the setting's name, the value and what is allowed:
 
 `millpond config` shows what is in force and where each value came from.{masked}
 
-This page is generated from [settings_table.py](../src/millpond/settings/table.py). Do not edit it; run
-`.venv/bin/python -m millpond.settings_docs > docs/settings.md`.
+This page is generated from [settings/table.py](../src/millpond/settings/table.py). Do not edit it; run
+`.venv/bin/python -m millpond.settings.docs > docs/settings.md`.
 
 | setting | default | allowed | meaning |
 |---|---|---|---|

@@ -145,7 +145,11 @@ class Metrics:
             ),
             ("millpond_documents_written", "Documents written.", self.documents_written),
             ("millpond_letters_buried", "Dead letters written.", self.letters_buried),
-            ("millpond_log_lines_dropped", "Log lines nobody read in time.", self.log_lines_dropped),
+            (
+                "millpond_log_lines_dropped",
+                "Log lines dropped: the output was not read in time.",
+                self.log_lines_dropped,
+            ),
         ):
             yield CounterMetricFamily(name, text, value=value)
         for name, text, ask in self._gauges:

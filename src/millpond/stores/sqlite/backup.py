@@ -184,7 +184,7 @@ def _publish(partial: Path, target: Path) -> None:
     try:
         os.link(partial, target)
     except FileExistsError:
-        raise CopyFailed(f"{target} was made by somebody else meanwhile, and is not overwritten") from None
+        raise CopyFailed(f"{target} was made by another program meanwhile, and is not overwritten") from None
     except OSError as error:
         if error.errno not in {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}:
             raise

@@ -9,7 +9,7 @@ import apsw
 
 from millpond.core.model import LogEntry, Outcome
 from millpond.stores.log_entry import decode_entry, encode_body, gives_way
-from millpond.stores.sqlite.many import execute_many
+from millpond.stores.sqlite.rows import execute_many
 
 _COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
 FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import apsw
 
 from millpond.core.collections import RECEIPTS
 from millpond.core.model import Ref, Version
-from millpond.stores.sqlite.many import execute_many
 
 # Ref, version that it must have now, time of expiry, encoded document.
 PutRow = tuple[Ref, Version | None, int | None, bytes]
@@ -123,3 +124,27 @@ def _changes(connection: apsw.Connection, sql: str, bindings: tuple[Any, ...]) -
 
 def _hash(key: str) -> int:
     return zlib.crc32(key.encode())
+
+
+# Rows per statement: few sizes, so that all statements stay in SQLite's statement cache.
+_SIZES = (64, 16, 4, 1)
+
+
+def execute_many(connection: apsw.Connection, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Execute `sql` for all rows; `{values}` in it is replaced by placeholders for them.
+
+    `executemany` releases and takes the GIL for every row. While the event loop is busy, the writer thread waits
+    each time, so a flood of requests would delay the commits that make room for them.
+    """
+    start = 0
+    for size in _SIZES:
+        while len(rows) - start >= size:
+            chunk = rows[start : start + size]
+            connection.execute(_text(sql, size, len(chunk[0])), tuple(chain.from_iterable(chunk)))
+            start += size
+
+
+@lru_cache(maxsize=256)
+def _text(sql: str, rows: int, columns: int) -> str:
+    row = "(" + ", ".join("?" * columns) + ")"
+    return sql.format(values=", ".join([row] * rows))
