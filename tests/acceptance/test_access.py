@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from millpond.http.access import Access
 from millpond.http.app import build_table
-from millpond.http.routing import Access, Route
+from millpond.http.routing import Route
 from millpond.stores.memory import MemoryStore
 from tests.common.issuer import ACCOUNT, AUDIENCE, FORBIDDEN, UNAUTHENTICATED, Issuer, good
 from tests.common.process import millpond

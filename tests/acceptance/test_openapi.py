@@ -21,9 +21,10 @@ from starlette.responses import Response
 
 from millpond.core.answers import ViewAnswer
 from millpond.flow.sweep import SweepReport
+from millpond.http.access import Access
 from millpond.http.app import build_table
 from millpond.http.openapi import description
-from millpond.http.routing import Access, Route
+from millpond.http.routing import Route
 from millpond.ingress.push import Answer, Refusal
 from millpond.stores.memory import MemoryStore
 from tests.acceptance.test_access import ROUTES

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from millpond.cli.root import cli
-from millpond.sim.runner import FAULTS, RARE
+from millpond.sim.rare_states import RARE
+from millpond.sim.runner import FAULTS
 
 
 def run(*words: str) -> tuple[int, str]:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.http.access import RequestFault
 from millpond.http.api.letter_answers import PurgedLetters
 from millpond.http.api.letters import LettersApi
-from millpond.http.routing import RequestFault
 from tests.common.endpoints import endpoint
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery

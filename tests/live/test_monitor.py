@@ -17,8 +17,8 @@ from millpond.alerts.evaluate import AlertState, State
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Put, Ref
 from millpond.http import sse
+from millpond.http.access import RequestFault
 from millpond.http.api.live import LIVE_PATH, TAIL_PATH, LiveApi
-from millpond.http.routing import RequestFault
 from millpond.http.sse import Streams
 from millpond.live import monitor as monitor_module
 from millpond.live import totals as totals_module

@@ -14,8 +14,9 @@ from starlette.requests import Request
 
 from millpond import Event, Latest
 from millpond.core.model import Document, LogPage
+from millpond.http.access import RequestFault
 from millpond.http.api.rebuild import RebuildApi
-from millpond.http.routing import Endpoint, RequestFault
+from millpond.http.routing import Endpoint
 from millpond.reprocess.jobs import Job, Phase, Rebuilds
 from millpond.reprocess.rebuild import RebuildRun
 from millpond.stores.memory import MemoryStore

@@ -19,7 +19,8 @@ import msgspec
 import pytest
 
 from millpond.sim.facts import draw_messages
-from millpond.sim.runner import RARE, run_seeds
+from millpond.sim.rare_states import RARE
+from millpond.sim.runner import run_seeds
 from millpond.sim.swarm import FAULTS, Swarm, draw, without
 from millpond.sim.world import World, run_seed
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import click
 
 from millpond.cli import exits
-from millpond.cli.output import clean, print_error
+from millpond.cli.escape import clean
+from millpond.cli.output import print_error
 from millpond.cli.root import cli
 from millpond.core.errors import MillpondError
 

@@ -12,8 +12,9 @@ from types import FrameType
 import click
 
 from millpond.cli import exits
+from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
-from millpond.cli.output import clean, print_facts, print_json, print_line, print_note, progress
+from millpond.cli.output import print_facts, print_json, print_line, print_note, progress
 from millpond.cli.store import refuse_memory, refuse_missing
 from millpond.settings import FIRESTORE, Settings
 from millpond.stores.sqlite.backup import Copied, CopyFailed, copy_store

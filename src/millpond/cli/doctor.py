@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import click
 
 from millpond.cli import exits
+from millpond.cli.escape import clean
 from millpond.cli.options import OVERRIDES, example, json_option, store_option, views_option
-from millpond.cli.output import clean, print_coloured, print_json, print_line
+from millpond.cli.output import print_coloured, print_json, print_line
 from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
 

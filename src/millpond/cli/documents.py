@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from millpond.cli import exits
+from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
-from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
+from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.store import open_for_reading
 from millpond.core.model import Document, Ref, Snapshot
 from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, as_document, split_page

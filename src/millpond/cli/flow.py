@@ -17,14 +17,16 @@ import msgspec
 
 from millpond.cli import exits
 from millpond.cli.backend import Answer, open_backend
+from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
-from millpond.cli.output import Column, clean, print_facts, print_json, print_line, print_note, print_table
+from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.store import open_for_reading
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import RunExists
 from millpond.core.model import Document, Ref, Snapshot
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
+from millpond.flow import statuses
 from millpond.flow.event import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome
 from millpond.flow.service import Flow
@@ -167,7 +169,7 @@ def run_local(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json
         print_json({"runId": run_id, "data": run})
     else:
         print_steps(run_id, run)
-    done = all(step["status"] == runs.SUCCEEDED for step in run["steps"].values())
+    done = all(step["status"] == statuses.SUCCEEDED for step in run["steps"].values())
     ctx.exit(exits.OK if done else exits.NEGATIVE)
 
 

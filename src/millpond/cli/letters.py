@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import click
 
 from millpond.cli import exits
+from millpond.cli.escape import clean_block
 from millpond.cli.letters_write import purge, replay
 from millpond.cli.options import example, json_option, load_settings, store_option
-from millpond.cli.output import Column, clean_block, print_facts, print_json, print_line, print_note, print_table
+from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.selection import LetterCommand, filter_options
 from millpond.cli.store import open_for_reading
 from millpond.core.collections import LETTERS

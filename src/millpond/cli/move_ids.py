@@ -16,8 +16,9 @@ import msgspec
 
 from millpond.cli import exits
 from millpond.cli.backend import Answer, open_backend
+from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
-from millpond.cli.output import Column, clean, print_json, print_line, print_note, print_table, progress
+from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
 from millpond.cli.store import open_for_reading, refuse_memory, refuse_missing
 from millpond.core.model import Ref
 from millpond.core.view import View

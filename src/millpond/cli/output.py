@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from millpond.cli.escape import clean
 from millpond.core import timestamps
 from millpond.core.stamp import decode_stamp
 
@@ -31,19 +32,6 @@ class Column(NamedTuple):
     right: bool = False
     # A preview: shortened to what fits instead of wrapped.
     clip: bool = False
-
-
-def clean(text: str) -> str:
-    """The text on one line, with unprintable characters as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def clean_block(text: str, margin: str = "  | ") -> str:
-    """Text of several lines with a margin, so that it cannot be mistaken for our own lines."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(margin + clean(line.expandtabs(4)) for line in lines)
 
 
 def print_line(text: str = "") -> None:

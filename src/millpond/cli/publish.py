@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from millpond.cli import exits
+from millpond.cli.escape import clean
 from millpond.cli.messages import encode_push, new_message_id, now_us
 from millpond.cli.options import example, json_option, load_settings, store_option, url_option
-from millpond.cli.output import Column, clean, print_json, print_line, print_table, verdict
+from millpond.cli.output import Column, print_json, print_line, print_table, verdict
 from millpond.cli.server import guess_server, push_path
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id

@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 
 import click
 
+from millpond.cli.escape import clean
 from millpond.cli.options import example, load_settings, store_option, url_option
-from millpond.cli.output import clean, print_coloured, print_line, print_note
+from millpond.cli.output import print_coloured, print_line, print_note
 from millpond.cli.server import admin_headers, guess_server
 from millpond.core.errors import SettingsError, Unreachable
 from millpond.core.model import Outcome

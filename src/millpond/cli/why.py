@@ -9,17 +9,9 @@ import click
 import msgspec
 
 from millpond.cli import exits
+from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
-from millpond.cli.output import (
-    Column,
-    clean,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    stamp_parts,
-    verdict,
-)
+from millpond.cli.output import Column, print_facts, print_json, print_line, print_table, stamp_parts, verdict
 from millpond.cli.store import open_for_reading
 from millpond.core.model import Outcome, Ref
 from millpond.reprocess.why import explain

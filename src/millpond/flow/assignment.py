@@ -13,7 +13,7 @@ from typing import NamedTuple
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Document
 from millpond.flow import run as runs
-from millpond.flow import transitions
+from millpond.flow import statuses, transitions
 from millpond.flow.artifact_paths import folder_name
 from millpond.flow.claims import Applied, Claims
 from millpond.flow.results import FlowOutcome, FlowResult
@@ -129,7 +129,7 @@ class Assignment:
         given = await self._return(counts=True)
         if isinstance(given, Refused):
             return self._lost(given.text)
-        if given.change.status == runs.FAILED:
+        if given.change.status == statuses.FAILED:
             return self._picked.exhausted(given.change.attempt)
         return self._lost(f"{why}: step {self._step_id} is READY again")
 

@@ -6,36 +6,16 @@ the submission use the same functions.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
-from millpond.core import timestamps
 from millpond.core.errors import json_type
 from millpond.core.model import Document
+from millpond.flow.leases import lease_of
+from millpond.flow.statuses import READY, SUCCEEDED
 
-READY = "READY"
-RUNNING = "RUNNING"
-SUCCEEDED = "SUCCEEDED"
-FAILED = "FAILED"
-STATUSES = (READY, RUNNING, SUCCEEDED, FAILED)
-# The longest lease there can be (FLOW_LEASE_S), and the same again for clock skew.
-LEASE_BELIEVED_US = 2 * 3_600 * timestamps.SECOND_US
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class Lease(NamedTuple):
-    """Our fields in a RUNNING step: who has it, by which token, how often it was claimed, and until when."""
-
-    owner: str
-    token: str
-    attempt: int
-    until: int
-
-    def is_over(self, now: int) -> bool:
-        """Also True if it ends later than any lease can: one wrong clock must not hold a step for years."""
-        return self.until <= now or self.until > now + LEASE_BELIEVED_US
 
 
 class Survey(NamedTuple):
@@ -121,17 +101,6 @@ def unmet(step: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, str]:
         if status != SUCCEEDED:
             waits_for[step_id] = status if isinstance(status, str) else "missing"
     return waits_for
-
-
-def lease_of(step: Mapping[str, Any]) -> Lease | None:
-    """The lease of a RUNNING step; None if it is not RUNNING, or has none of the fields we write."""
-    claim = step.get("claim")
-    if step.get("status") != RUNNING or not isinstance(claim, dict):
-        return None
-    token, attempt, until = claim.get("token"), claim.get("attempt"), claim.get("leaseUntil")
-    if not isinstance(token, str) or type(attempt) is not int or not isinstance(until, dt.datetime):
-        return None
-    return Lease(str(claim.get("owner")), token, attempt, timestamps.from_datetime(until))
 
 
 def idempotency_key(run_id: str, step_id: str) -> str:

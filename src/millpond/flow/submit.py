@@ -16,6 +16,7 @@ from millpond.core.hashing import base32_sha256
 from millpond.core.model import Committed, Document, Patch, Put, Ref, Snapshot
 from millpond.core.ports import Store
 from millpond.flow import run as runs
+from millpond.flow import statuses
 from millpond.stores.update import Budget, Decided, update
 
 # The field of a run that only Millpond writes.
@@ -81,7 +82,7 @@ def _check_steps(steps: Any) -> None:
         fault = runs.id_fault(step_id) or runs.step_fault(step)
         if fault is not None:
             raise InvalidRun(f"step {step_id}: {fault}")
-        if step["status"] not in runs.STATUSES and step["status"].upper() in runs.STATUSES:
+        if step["status"] not in statuses.STATUSES and step["status"].upper() in statuses.STATUSES:
             raise InvalidRun(
                 f"step {step_id}: write {step['status'].upper()} in capitals, or no worker will recognise it"
             )

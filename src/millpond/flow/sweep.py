@@ -18,7 +18,7 @@ from millpond.core.errors import StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import run as runs
-from millpond.flow import transitions
+from millpond.flow import statuses, transitions
 from millpond.flow.claims import Applied, Claims
 from millpond.flow.run import Survey
 from millpond.flow.submit import touch_run
@@ -94,8 +94,8 @@ class Sweep:
             applied = await self._reclaim(run_id, step_id)
             if isinstance(applied, Applied):
                 changed += 1
-                report.failed += applied.change.status == runs.FAILED
-                report.reclaimed += applied.change.status == runs.READY
+                report.failed += applied.change.status == statuses.FAILED
+                report.reclaimed += applied.change.status == statuses.READY
         if found.ready and not changed and await self._announce(run_id):
             report.announced += 1
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from millpond.core import timestamps
 from millpond.core.model import Document
 from millpond.flow import run as runs
-from millpond.flow.run import FAILED, READY, RUNNING, SUCCEEDED, Lease
+from millpond.flow.leases import Lease, lease_of
+from millpond.flow.statuses import FAILED, READY, RUNNING, SUCCEEDED
 
 Fields = dict[tuple[str, ...], Any]
 CODE_CHARS_MAX = 100
@@ -69,7 +70,7 @@ def claim(
     step = _step_of(run, step_id)
     if run is None or step is None:
         return Refused(RUN_NOT_FOUND, "the run, or this step of it, is gone")
-    lease = runs.lease_of(step)
+    lease = lease_of(step)
     if lease is not None and lease.token in {bid.token, *bid.earlier}:
         # Already ours: the reply was lost. The lease starts now, because only now we know.
         ours = bid._replace(token=lease.token)
@@ -121,7 +122,7 @@ def give_back(run: Document | None, step_id: str, bid: Bid, now: int, *, counts:
 def reclaim(run: Document | None, step_id: str, attempts_max: int, now: int) -> Transition | Refused:
     """RUNNING whose lease is over → READY for the next worker, or FAILED if that was the last attempt."""
     step = _step_of(run, step_id)
-    lease = None if step is None else runs.lease_of(step)
+    lease = None if step is None else lease_of(step)
     if lease is None or not lease.is_over(now):
         return Refused(NOT_EXPIRED, "the step does not run, or its lease still holds")
     return _next_attempt(step_id, lease, attempts_max, now)
@@ -195,7 +196,7 @@ def _attempts_before(step: Document) -> int:
 
 def _own_lease(run: Document | None, step_id: str, token: str) -> Lease | None:
     step = _step_of(run, step_id)
-    lease = None if step is None else runs.lease_of(step)
+    lease = None if step is None else lease_of(step)
     return lease if lease is not None and lease.token == token else None
 
 

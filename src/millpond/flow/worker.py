@@ -17,7 +17,7 @@ from millpond.core.errors import Overloaded, StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import Store
 from millpond.flow import run as runs
-from millpond.flow import transitions
+from millpond.flow import statuses, transitions
 from millpond.flow.assignment import SHUTTING_DOWN, Assignment, Workplace
 from millpond.flow.event import Filtered, FlowEvent
 from millpond.flow.flow_log import FlowLines
@@ -169,9 +169,9 @@ class FlowWorker:
             look = asked_at + lease_us
             return picked.ends(FlowOutcome.LOST_RACE, claimed.reason, claimed.text, look_again_at=look)
         change = claimed.change
-        if change.status == runs.FAILED:
+        if change.status == statuses.FAILED:
             return picked.exhausted(change.attempt)
-        if change.status == runs.READY:
+        if change.status == statuses.READY:
             return picked.ends(FlowOutcome.NOOP, "no_ready_step", "the step's type was changed to one of others")
         self._lines.claimed(event, picked, change.attempt)
         bid = bid._replace(token=change.token)

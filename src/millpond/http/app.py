@@ -16,6 +16,7 @@ from starlette.responses import Response
 from millpond.core.answers import Count, Reason
 from millpond.core.errors import KeysUnavailable, PushForbidden, PushRefused, StoreFileGone
 from millpond.http import operation as op
+from millpond.http.access import Access
 from millpond.http.api.artifacts import Artifacts
 from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
@@ -28,7 +29,7 @@ from millpond.http.fast_push import PUSH_PATH
 from millpond.http.openapi import OpenApiEndpoint
 from millpond.http.pages import Pages
 from millpond.http.requests import PUSH_EXAMPLE
-from millpond.http.routing import Access, Route, Table, json_response
+from millpond.http.routing import Route, Table, json_response
 from millpond.ingress.oidc import PushGuard
 from millpond.ingress.push import RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send
 from millpond.service.service import Service

@@ -19,8 +19,9 @@ from millpond.core.errors import (
 )
 from millpond.flow.results import FlowAgain, FlowAnswer
 from millpond.flow.service import Flow
+from millpond.http.access import RequestFault
 from millpond.http.operation import ENDING, FULL, STORE_FAILS, Answers, Body, Shape, fails, operation, parameter
-from millpond.http.routing import RequestFault, json_response
+from millpond.http.routing import json_response
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
 from millpond.ingress.oidc import PushGuard
 from millpond.ingress.push import RETRY_AFTER_S

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from millpond._version import __version__
 from millpond.core.errors import InternalError, Unavailable
 from millpond.http import requests
+from millpond.http.access import Access
 from millpond.http.operation import (
     ENDING,
     FULL,
@@ -34,7 +35,7 @@ from millpond.http.operation import (
     operation_of,
 )
 from millpond.http.requests import ref
-from millpond.http.routing import Access, Route
+from millpond.http.routing import Route
 from millpond.ingress.push import Refusal
 
 _READING = "GET"

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millpond.http.access import Access
 from millpond.http.operation import NOT_FOUND, Answers, in_path, operation
-from millpond.http.routing import Access, Route, failure
+from millpond.http.routing import Route, failure
 
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"

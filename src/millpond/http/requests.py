@@ -6,7 +6,7 @@ import base64
 
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.decode import ENVELOPE_CHARS_MAX, MESSAGE_ID_BYTES_MAX
-from millpond.flow.run import STATUSES
+from millpond.flow.statuses import STATUSES
 from millpond.http.operation import TEXT, Schema
 
 _HEARTBEAT = b'{"service":"api","status":"ok","timestamp":"2026-01-08T12:34:56Z"}'

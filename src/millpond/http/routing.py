@@ -1,4 +1,4 @@
-"""The table of routes: finds a request's endpoint, checks access, and turns every error into an answer.
+"""The table of routes: finds a request's endpoint, asks `access`, and turns every error into an answer.
 
 Paths are split before percent-decoding, so that a collection path or an id may contain any character. No route is
 ever without an access rule. Called by the ASGI application; `app` lists the routes.
@@ -6,12 +6,9 @@ ever without an access rule. Called by the ASGI application; `app` lists the rou
 
 from __future__ import annotations
 
-import enum
-import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -19,8 +16,9 @@ from starlette.responses import Response
 
 from millpond.core.answers import Failure
 from millpond.core.errors import Overloaded, StoreError
+from millpond.http.access import Access, AccessRules, RequestFault
 from millpond.http.operation import Operation
-from millpond.ingress.push import RETRY_AFTER_S, is_own_origin
+from millpond.ingress.push import RETRY_AFTER_S
 from millpond.telemetry.log import ERROR_CHARS_MAX, Log
 
 Endpoint = Callable[..., Awaitable[Response | msgspec.Struct]]
@@ -29,14 +27,6 @@ _API = "/api"
 # Answers are for this client and this moment, and browsers must not guess their content type.
 _API_HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _encode = msgspec.json.Encoder().encode
-
-
-class Access(enum.Enum):
-    """Which clients may use a route. Each route declares one, so that none is open by oversight."""
-
-    OPEN = "every client that reaches the port"
-    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the endpoint itself"
-    ADMIN = "clients with the ADMIN_TOKEN; if none is set, this machine only"
 
 
 class Route(NamedTuple):
@@ -66,16 +56,6 @@ class Route(NamedTuple):
         return sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
 
 
-class RequestFault(Exception):
-    """A request that is refused: answered with `status`, and logged once."""
-
-    def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.reason = reason
-        self.headers = headers
-
-
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(_encode(content), status, headers, media_type="application/json")
 
@@ -89,8 +69,7 @@ class Table:
 
     def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: bool, log: Log) -> None:
         self.routes = routes
-        self._admin_token = admin_token
-        self._exposed = exposed
+        self._access = AccessRules(admin_token=admin_token, exposed=exposed)
         self._log = log
 
     async def answer(self, request: Request) -> Response:
@@ -132,63 +111,11 @@ class Table:
             if endpoint is None:
                 allow = {"allow": ", ".join(route.allowed)}
                 raise RequestFault(405, "method_not_allowed", f"{request.method} is not for this path", allow)
-            self._check_caller(request, route)
+            self._access.check(request, route.access)
             return endpoint, values
         raise RequestFault(404, "not_found", "there is nothing at this path; GET /api lists what there is")
-
-    def _check_caller(self, request: Request, route: Route) -> None:
-        if route.access is Access.ADMIN:
-            self._check_admin(request)
-        if request.method in {"GET", "HEAD"}:
-            return
-        origin = request.headers.get("origin")
-        if origin is not None:
-            host = request.headers.get("host", "")
-            if not is_own_origin(origin.encode("latin-1"), host.encode("latin-1")):
-                raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
-        if route.access is Access.ADMIN:
-            _check_is_json(request)
-
-    def _check_admin(self, request: Request) -> None:
-        if self._admin_token is not None:
-            given = request.headers.get("authorization", "")
-            if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
-                text = "send Authorization: Bearer with the ADMIN_TOKEN"
-                raise RequestFault(401, "unauthorized", text, {"www-authenticate": "Bearer"})
-        elif self._exposed:
-            text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
-            raise RequestFault(403, "admin_token_not_set", text)
-        elif not _is_loopback(request.headers.get("host", "")):
-            # DNS rebinding: a site can make its own name resolve to 127.0.0.1, and then read our answers.
-            text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
-            raise RequestFault(403, "foreign_host", text)
 
     def _note(self, severity: str, request: Request, status: int, reason: str, error: str) -> None:
         known = {"http_status": status, "reason": reason, "method": request.method}
         path, error = request.url.path[:PATH_SHOWN_MAX], error[:ERROR_CHARS_MAX]
         self._log.note(severity, reason, **known, path=path, error=error)
-
-
-def _check_is_json(request: Request) -> None:
-    """Refuse what a page of another site could send without a preflight, even if a proxy drops its Origin.
-
-    A browser sends a POST without a content type, or with that of a form or of plain text, to any site. Before one
-    with application/json, and before every DELETE, it sends a preflight request, which we never allow.
-    """
-    headers = request.headers
-    given = headers.getlist("content-type")
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    if not given and request.method != "POST" and not has_body:
-        return
-    if len(given) != 1 or given[0].partition(";")[0].strip().lower() != "application/json":
-        text = "send Content-Type: application/json, also with a POST that has no body"
-        raise RequestFault(415, "unsupported_media_type", text)
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from starlette.responses import Response
 
-from millpond.http.routing import RequestFault
+from millpond.http.access import RequestFault
 from millpond.ingress.push import Receive, Scope, Send
 
 STREAMS_MAX = 64

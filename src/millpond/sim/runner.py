@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import msgspec
 
+from millpond.sim.rare_states import RARE
 from millpond.sim.world import WorldReport, run_seed
 
 # Seeds that one process runs before it reports.
@@ -39,32 +40,6 @@ FAULTS = (
     "flow event delivered twice",
     "flow event lost",
 )
-# Rare states, which a change could make unreachable without a failing check: name for people → name of the count.
-RARE = {
-    "lost reply": "commit reply lost",
-    "commit applied after its caller gave up": "committed after its caller gave up",
-    "isolated refusal": "buried: write_refused",
-    "letter in parts": "letter in parts",
-    "in-batch supersede": "superseded in its batch",
-    "republished tie": "answered duplicate_event_noop",
-    "cache verdict re-read": "verdict from the cache checked by a read",
-    "lease takeover": "lease taken over",
-    "step reclaimed by the sweep": "step reclaimed by the sweep",
-    "attempts exhausted": "step's attempts exhausted",
-    "skew clamp": "clock from the future clamped",
-    "late event ignored": "late event ignored",
-    "receipt expiry": "receipt expired and made anew",
-    "too old to count": "buried: too_old_to_count",
-    "view error parked": "buried: view_error",
-    "native dead letter": "dead-lettered by the broker",
-    "crash with a commit under way": "crash with a commit under way",
-    "acknowledgement lost": "acknowledgement lost",
-    "waiting room full": "answered backpressure_queue_full",
-    "contention": "answered contention",
-    "document deleted by a person": "document deleted by a person",
-    "tombstone": "tombstone written",
-    "access denied": "answered access_denied",
-}
 
 
 class Summary(msgspec.Struct, kw_only=True):

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond.concurrency import in_thread
+from millpond.http.access import Access
 from millpond.http.operation import NOT_FOUND, in_path, operation
-from millpond.http.routing import Access, Route, failure
+from millpond.http.routing import Route, failure
 
 ARTIFACT_BYTES_MAX = 20 * 1024 * 1024
 _MEDIA_TYPES = {".png": "image/png", ".json": "application/json"}

@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from millpond.core.answers import Count
 from millpond.core.model import Ref, Snapshot
+from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_QUERY, NOT_FOUND, in_path, operation, parameter
-from millpond.http.routing import Access, RequestFault, Route, failure
+from millpond.http.routing import Route, failure
 from millpond.reprocess.why import Why, explain
 from millpond.service.service import Service
 

@@ -12,8 +12,9 @@ from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import InvalidRun, RunExists
 from millpond.flow.service import Flow
 from millpond.flow.sweep import SweepReport
+from millpond.http.access import Access, RequestFault
 from millpond.http.operation import Body, Shape, fails, operation, parameter
-from millpond.http.routing import Access, RequestFault, Route, json_response
+from millpond.http.routing import Route, json_response
 
 _EXAMPLE = {"runId": "example-1", "steps": {"a": {"stepType": "ADD_UP", "status": "READY"}}}
 

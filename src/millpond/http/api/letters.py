@@ -24,6 +24,7 @@ from millpond.dead_letters import store as in_store
 from millpond.dead_letters.describe import ReplayAnswer, ReplayResult, replay_answer, untried_answer
 from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only, state_of
 from millpond.http import operation as op
+from millpond.http.access import Access, RequestFault
 from millpond.http.api.documents import PAGE, page_limit, split_page
 from millpond.http.api.letter_answers import (
     IDS_MAX,
@@ -42,7 +43,7 @@ from millpond.http.api.letter_answers import (
     summary,
 )
 from millpond.http.requests import PUSH_EXAMPLE
-from millpond.http.routing import Access, RequestFault, Route, failure, json_response
+from millpond.http.routing import Route, failure, json_response
 from millpond.reprocess.preview import ReplayPreview
 from millpond.service.service import Service
 

@@ -17,8 +17,9 @@ from starlette.responses import Response
 from millpond._version import __version__
 from millpond.core import timestamps
 from millpond.core.model import Outcome
+from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operation, parameter
-from millpond.http.routing import Access, RequestFault, Route
+from millpond.http.routing import Route
 from millpond.http.sse import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
 from millpond.live.subscribers import Tail, Wanted

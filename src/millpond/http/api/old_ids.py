@@ -9,8 +9,9 @@ from starlette.requests import Request
 
 from millpond.core.ids import ID_BYTES_MAX
 from millpond.core.model import Ref
+from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_BODY, Body, operation
-from millpond.http.routing import Access, RequestFault, Route
+from millpond.http.routing import Route
 from millpond.reprocess.move_ids import MovedDocument
 from millpond.reprocess.old_ids import Moved
 from millpond.service.service import Service

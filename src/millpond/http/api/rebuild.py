@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from millpond.core.answers import AlwaysTrue, Count
+from millpond.http.access import Access, RequestFault
 from millpond.http.operation import NOT_FOUND, Answers, Shape, fails, in_path, operation
-from millpond.http.routing import Access, Endpoint, RequestFault, Route, json_response
+from millpond.http.routing import Endpoint, Route, json_response
 from millpond.reprocess.describe import RebuildReport
 from millpond.reprocess.jobs import Job, Phase, Rebuilds
 

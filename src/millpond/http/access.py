@@ -1,0 +1,93 @@
+"""Which clients may use a route: the admin token, Host and Origin, and JSON only for what changes something.
+
+Called by the table of routes before an endpoint. Push tokens are verified by `ingress.oidc`, not here.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from millpond.ingress.push import is_own_origin
+
+
+class Access(enum.Enum):
+    """Which clients may use a route. Each route declares one, so that none is open by oversight."""
+
+    OPEN = "every client that reaches the port"
+    PUSH = "the broker: with PUSH_AUDIENCE its token is verified, by the endpoint itself"
+    ADMIN = "clients with the ADMIN_TOKEN; if none is set, this machine only"
+
+
+class RequestFault(Exception):
+    """A request that is refused: answered with `status`, and logged once."""
+
+    def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+
+class AccessRules:
+    def __init__(self, *, admin_token: str | None, exposed: bool) -> None:
+        self._admin_token = admin_token
+        self._exposed = exposed
+
+    def check(self, request: Request, access: Access) -> None:
+        """Raises RequestFault if this client may not send this request."""
+        if access is Access.ADMIN:
+            self._check_admin(request)
+        if request.method in {"GET", "HEAD"}:
+            return
+        origin = request.headers.get("origin")
+        if origin is not None:
+            host = request.headers.get("host", "")
+            if not is_own_origin(origin.encode("latin-1"), host.encode("latin-1")):
+                raise RequestFault(403, "foreign_origin", "this request comes from a page of another site")
+        if access is Access.ADMIN:
+            _check_is_json(request)
+
+    def _check_admin(self, request: Request) -> None:
+        if self._admin_token is not None:
+            given = request.headers.get("authorization", "")
+            if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
+                text = "send Authorization: Bearer with the ADMIN_TOKEN"
+                raise RequestFault(401, "unauthorized", text, {"www-authenticate": "Bearer"})
+        elif self._exposed:
+            text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
+            raise RequestFault(403, "admin_token_not_set", text)
+        elif not _is_loopback(request.headers.get("host", "")):
+            # DNS rebinding: a site can make its own name resolve to 127.0.0.1, and then read our answers.
+            text = "without ADMIN_TOKEN, ask for localhost or 127.0.0.1 by that name"
+            raise RequestFault(403, "foreign_host", text)
+
+
+def _check_is_json(request: Request) -> None:
+    """Refuse what a page of another site could send without a preflight, even if a proxy drops its Origin.
+
+    A browser sends a POST without a content type, or with that of a form or of plain text, to any site. Before one
+    with application/json, and before every DELETE, it sends a preflight request, which we never allow.
+    """
+    headers = request.headers
+    given = headers.getlist("content-type")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if not given and request.method != "POST" and not has_body:
+        return
+    if len(given) != 1 or given[0].partition(";")[0].strip().lower() != "application/json":
+        text = "send Content-Type: application/json, also with a POST that has no body"
+        raise RequestFault(415, "unsupported_media_type", text)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

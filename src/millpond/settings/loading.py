@@ -1,0 +1,206 @@
+"""Loads the effective settings from the environment and the command line, each with where it came from.
+
+`load` refuses what is wrong before anything starts, naming the variable, the value and what is allowed, also for
+settings that do not go together. Never builds anything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millpond.core import timestamps
+from millpond.core.errors import SettingsError
+from millpond.settings.table import TABLE
+
+FIRESTORE = "firestore"
+# They name shared resources, so they have no default on Firestore. An embedded store does not need them.
+REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
+
+
+class SettingsByName(Mapping[str, Any]):
+    """Settings by variable, read-only and without secrets: `settings["BARS_ID"]` or `settings.bars_id`."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __getattr__(self, field: str) -> Any:
+        if field.startswith("_") or field.upper() not in self._values:
+            raise AttributeError(f"there is no setting {field.upper()}, or it is a secret")
+        return self._values[field.upper()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The effective settings. `origins` says where each came from: default, environment or command line."""
+
+    host: str
+    port: int
+    store: str
+    admin_token: str | None
+    push_audience: str | None
+    push_service_account: str | None
+    push_unauthenticated: str
+    push_certs_url: str
+    http_connections_max: int
+    http_bodies_mib: int
+    gcp_project: str
+    env: str
+    system_events_topic: str
+    default_region: str
+    firestore_database: str
+    firestore_collection_prefix: str
+    firestore_rpc_deadline_s: float
+    views: tuple[str, ...]
+    routes: dict[str, dict[str, str]]
+    subscription_topic_map: dict[str, str]
+    source_topic: str | None
+    consumer_max_workers: int
+    consumer_queue_size: int
+    firestore_retry_max_attempts: int
+    firestore_retry_initial_backoff_s: float
+    firestore_retry_max_backoff_s: float
+    firestore_retry_max_total_s: float
+    max_future_skew_s: float
+    naive_times: str
+    poison_policy: str
+    letter_ttl_days: float
+    view_error_park_after_s: float
+    receipts: str
+    receipt_ttl_days: float
+    event_log: bool
+    event_log_ttl_days: float | None
+    ops_service_id: str
+    ticks_max_late_s: float
+    tick_history: bool
+    tick_history_ttl_days: float
+    bars_id: str
+    bars_max_backfill_days: float | None
+    signals_id: str
+    signals_distinct_by_version: bool
+    access_denied: str
+    dlq_topic: str | None
+    dlq_publish_deadline_s: float
+    steps: tuple[str, ...]
+    flow_lease_s: float
+    flow_attempts_max: int
+    flow_step_max_s: float
+    flow_steps_at_once: int
+    artifacts_dir: str
+    charts_default_timezone: str
+    origins: dict[str, str]
+
+    @property
+    def max_future_skew_us(self) -> int:
+        return round(self.max_future_skew_s * timestamps.SECOND_US)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines can reach HOST."""
+        if self.host == "localhost":
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return True
+
+    def by_name(self) -> SettingsByName:
+        """The settings that steps get."""
+        return SettingsByName({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
+
+    def check_exposure(self) -> None:
+        """Refuse to accept unauthenticated messages from other machines."""
+        if self.is_exposed and self.push_audience is None and self.push_unauthenticated == "refuse":
+            raise SettingsError(
+                "HOST",
+                self.host,
+                "others can reach it, and would be believed: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, "
+                "or PUSH_UNAUTHENTICATED=allow where something in front checks who calls",
+            )
+
+    @property
+    def store_path(self) -> Path | None:
+        """The embedded store's file; None for other stores."""
+        return Path(self.store.removeprefix("sqlite:")) if self.store.startswith("sqlite:") else None
+
+
+def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
+    """The settings of `environment` (os.environ) with `overrides` from the command line on top."""
+    environment = os.environ if environment is None else environment
+    overrides = overrides or {}
+    on_cloud_run = "K_SERVICE" in environment
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for setting in TABLE:
+        text, origin = setting.default, "default"
+        if setting.name in overrides:
+            text, origin = overrides[setting.name], "command line"
+        elif setting.name in environment:
+            text, origin = environment[setting.name], "environment"
+        elif setting.name == "HOST" and on_cloud_run:
+            text, origin = "0.0.0.0", "Cloud Run"  # noqa: S104 - Cloud Run needs it, behind its front end
+        try:
+            values[setting.field] = setting.parse(text)
+        except ValueError as error:
+            raise SettingsError(setting.name, text, f"must be {error}") from None
+        origins[setting.name] = origin
+    if values["event_log"] is None:
+        values["event_log"] = values["store"] != FIRESTORE
+    _check_together(values, on_cloud_run=on_cloud_run)
+    _check_cloud(values, origins, emulated=bool(environment.get("PUBSUB_EMULATOR_HOST")))
+    return Settings(origins=origins, **values)
+
+
+def _check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
+    if on_cloud_run and values["store"].startswith("sqlite:"):
+        raise SettingsError(
+            "STORE",
+            values["store"],
+            "cannot be used on Cloud Run: its disk is memory, and every instance has its own",
+        )
+    if values["receipt_ttl_days"] * 86_400 <= values["max_future_skew_s"]:
+        raise SettingsError(
+            "RECEIPT_TTL_DAYS",
+            values["receipt_ttl_days"],
+            "must be longer than MAX_FUTURE_SKEW_S, or no tally can count",
+        )
+    if values["firestore_retry_initial_backoff_s"] > values["firestore_retry_max_backoff_s"]:
+        raise SettingsError(
+            "FIRESTORE_RETRY_INITIAL_BACKOFF_S",
+            values["firestore_retry_initial_backoff_s"],
+            "must be at most FIRESTORE_RETRY_MAX_BACKOFF_S",
+        )
+
+
+def _check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulated: bool) -> None:
+    if values["store"] == FIRESTORE:
+        for name in REQUIRED_ON_FIRESTORE:
+            if origins[name] == "default":
+                raise SettingsError(name, "", "must be set where STORE=firestore")
+    topic = values["dlq_topic"]
+    if topic is not None and "/" not in topic and origins["GCP_PROJECT"] == "default" and not emulated:
+        raise SettingsError("DLQ_TOPIC", topic, "must be a path, projects/P/topics/T, unless GCP_PROJECT is set")
+    if values["access_denied"] == "dlq" and topic is None:
+        raise SettingsError(
+            "ACCESS_DENIED", "dlq", "must be retry unless DLQ_TOPIC is set, or the messages would be lost"
+        )
+    if (values["push_audience"] is None) != (values["push_service_account"] is None):
+        given, missing = ("PUSH_AUDIENCE", "PUSH_SERVICE_ACCOUNT")
+        if values["push_audience"] is None:
+            given, missing = missing, given
+        raise SettingsError(
+            given, values[given.lower()], f"must be accompanied by {missing}: a token alone proves little"
+        )
