@@ -36,8 +36,8 @@ def either(request: pytest.FixtureRequest, flow: Shell, serve: Serve) -> Shell:
     [
         ("submit", "Store a flow run and have it worked on."),
         ("show", "Show a run's steps and how each of them ended."),
-        ("run-local", "Work through a flow run here and now, and show how it ended."),
-        ("sweep", "Look after steps that nobody works on."),
+        ("run-local", "Work on a flow run in this process, and show how it ended."),
+        ("sweep", "Recover steps that no worker works on."),
     ],
 )
 def test_help(shell: Shell, command: str, says: str) -> None:

@@ -159,7 +159,7 @@ def test_purge_asks_on_a_terminal(shell: Shell) -> None:
     """A person is asked; no keeps the letter, yes deletes it."""
     shell.run("ingest", shell.write("u.jsonl", unroutable(1)))
     no = shell.on_terminal("dlq", "purge", "--all", keys=b"n\n")
-    assert (no.code, "Purge 1 letter for ever?" in no.out) == (1, True)
+    assert (no.code, "Purge 1 letter forever?" in no.out) == (1, True)
     assert ids(shell.ok("dlq", "list", "--json")) == ["-__u1"]
     assert shell.on_terminal("dlq", "purge", "--all", keys=b"y\n").code == 0
     assert ids(shell.ok("dlq", "list", "--json")) == []

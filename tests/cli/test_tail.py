@@ -227,7 +227,7 @@ def test_who_cannot_be_followed(shell: Shell, pond: Server) -> None:
         (b"", "has ended the stream"),
         (
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: outcome\ndata: [1]\n\n",
-            "no JSON object",
+            "not a JSON object",
         ),
     ],
     ids=["404", "a page", "not HTTP", "silence", "no outcome"],

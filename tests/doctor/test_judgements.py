@@ -52,7 +52,7 @@ def test_settings_that_are_missing_cannot_be_left_out() -> None:
     [
         ({"HOST": "192.0.2.7"}, "ADMIN_TOKEN is not set"),
         ({"HOST": "192.0.2.7", "ADMIN_TOKEN": "s3cret"}, "serve will not start"),
-        ({"HOST": "192.0.2.7", "PUSH_UNAUTHENTICATED": "allow", "ADMIN_TOKEN": "s3cret"}, "is believed"),
+        ({"HOST": "192.0.2.7", "PUSH_UNAUTHENTICATED": "allow", "ADMIN_TOKEN": "s3cret"}, "is accepted"),
         ({"EVENT_LOG": "off"}, "why, verify and rebuild"),
         ({"STORE": "memory"}, "nothing is kept"),
         ({"LETTER_TTL_DAYS": "2"}, "before a week"),

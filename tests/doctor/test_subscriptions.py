@@ -110,7 +110,7 @@ def test_subscriptions_as_our_terraform_makes_them(clinic: Clinic) -> None:
             "retries after 1 to 60 s",
         ),
         ({"dead_letter_policy": None}, {}, State.WARNING, "no dead-letter policy"),
-        ({"dead_letter_policy": None}, {"POISON_POLICY": "native"}, State.PROBLEM, "sent for ever"),
+        ({"dead_letter_policy": None}, {"POISON_POLICY": "native"}, State.PROBLEM, "sent forever"),
         ({"ack_deadline_seconds": 10}, {}, State.WARNING, "its ack deadline is 10 s"),
         (
             {"push_config": push(), "ack_deadline_seconds": 10},
@@ -156,7 +156,7 @@ def test_dead_letters_that_nobody_would_get(clinic: Clinic) -> None:
     policy = {"dead_letter_topic": lonely, "max_delivery_attempts": 10}
     clinic.subscribe("loses", dead_letter_policy=policy)
     (found,) = clinic.examine("loses")
-    assert (found.state, "nobody subscribes to" in found.found) == (State.PROBLEM, True)
+    assert (found.state, "has no subscription" in found.found) == (State.PROBLEM, True)
 
 
 UNLESS = ", unless it names another topic itself"
