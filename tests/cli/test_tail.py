@@ -150,12 +150,12 @@ def test_what_came_too_fast_is_counted(shell: Shell) -> None:
     assert sent == 3_000
 
     def counted() -> int:
-        return len(tail.lines) + sum(int(note.split(" ")[0]) for note in tail.notes if "left out" in note)
+        return len(tail.lines) + sum(int(note.split(" ")[0]) for note in tail.notes if "dropped" in note)
 
     tail.wait_for(lambda: counted() >= sent)
     assert tail.interrupt() == 130
     assert counted() == sent
-    assert any("left out" in note for note in tail.notes)
+    assert any("dropped" in note for note in tail.notes)
 
 
 def url_of(shell: Shell) -> str:

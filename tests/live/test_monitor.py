@@ -26,7 +26,7 @@ from millpond.live.history import History
 from millpond.live.mailbox import MAILBOX_BYTES_MAX, Mailbox
 from millpond.live.monitor import Monitor
 from millpond.live.outcomes import Outcomes
-from millpond.live.subscribers import Wanted
+from millpond.live.tails import Wanted
 from millpond.service.service import Service
 from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log

@@ -11,9 +11,10 @@ import pytest
 
 from millpond.core.ack import Answered, settle_push
 from millpond.core.model import Delivery, Event, Outcome, Result, ViewResult
+from millpond.live.changes import CHANGED_MAX, Changes
 from millpond.live.mailbox import Mailbox, frame
 from millpond.live.sparklines import POINTS_MAX, SILENT_S, SYMBOLS_MAX, PriceHistory
-from millpond.live.subscribers import CHANGED_MAX, TAIL_PER_S_MAX, Changes, Tail, Tails, Wanted
+from millpond.live.tails import TAIL_PER_S_MAX, Tail, Tails, Wanted
 
 SECOND = 1_000_000
 NOW = 1_767_876_000 * SECOND

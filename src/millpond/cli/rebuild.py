@@ -80,4 +80,4 @@ def _approved(different: int) -> bool:
     if not sys.stdin.isatty():
         print_note("Nothing was swapped: check the differences, and give --yes to swap.")
         return False
-    return click.confirm(f"Replace {different} documents with the fold's?", err=True)
+    return click.confirm(f"Replace {different} documents?", err=True)

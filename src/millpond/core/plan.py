@@ -28,7 +28,7 @@ from millpond.core.model import (
     ViewResult,
     Write,
 )
-from millpond.core.plan_letter import needs_of_letter, plan_burial
+from millpond.core.plan_burial import needs_of_letter, plan_burial
 from millpond.core.receipts import Receipts, content_mark
 from millpond.core.route import Item, Needs, Target
 from millpond.core.stamp import decode_stamp

@@ -222,7 +222,7 @@ def letter_ref(delivery: Delivery) -> Ref:
 
 
 def _data_mark(delivery: Delivery) -> dict[str, str]:
-    """Distinguishes two messages that have one id and no subscription; `core.plan_letter` compares it."""
+    """Distinguishes two messages that have one id and no subscription; `core.plan_burial` compares it."""
     return {} if delivery.subscription else {"dataMark": base32_sha256(delivery.data or b"")[:8]}
 
 

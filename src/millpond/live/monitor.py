@@ -13,12 +13,13 @@ from millpond.alerts.evaluate import AlertState
 from millpond.core import timestamps
 from millpond.core.ports import Catalog
 from millpond.live.alerting import Alerting
+from millpond.live.changes import Changes
 from millpond.live.history import STEP_S, History, shown_step
 from millpond.live.mailbox import Mailbox, frame
 from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import LOOK_EVERY_S, StoreReadiness
 from millpond.live.sparklines import PriceHistory
-from millpond.live.subscribers import Changes, Tail, Tails, Wanted
+from millpond.live.tails import Tail, Tails, Wanted
 from millpond.live.totals import Totals
 from millpond.stores.health import StoreHealth
 from millpond.telemetry.log import Log

@@ -33,7 +33,7 @@ class SelectedLetters(msgspec.Struct, forbid_unknown_fields=True):
 class SelectedToPurge(SelectedLetters, forbid_unknown_fields=True):
     """The letters to purge. With `state`, those that are in another state by now stay, and are `missing`."""
 
-    state: ReplayState | None = None
+    state: ReplayState | UnsetType | None = UNSET
 
 
 class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

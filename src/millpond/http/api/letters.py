@@ -179,7 +179,7 @@ class LettersApi:
         After a 503 ask again: those that are gone are then missing.
         """
         selected = _selected(await request.body(), SelectedToPurge)
-        ids, wanted = selected.ids, LetterFilter(states=only(selected.state))
+        ids, wanted = selected.ids, LetterFilter(states=only(selected.state or None))
         answers = await run_all(partial(self._purge_one, wanted=wanted), ids, AT_ONCE)
         away = next((answer for answer in answers if isinstance(answer, StoreError)), None)
         if away is not None:

@@ -22,7 +22,7 @@ from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operatio
 from millpond.http.routing import Route
 from millpond.http.sse import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
-from millpond.live.subscribers import Tail, Wanted
+from millpond.live.tails import Tail, Wanted
 from millpond.service.service import Service
 
 LIVE_PATH = "/api/live"
