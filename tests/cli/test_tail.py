@@ -142,7 +142,7 @@ def test_a_server_that_is_killed_is_waited_for(shell: Shell, serve: Serve, pond:
 
 @pytest.mark.usefixtures("pond")
 def test_what_came_too_fast_is_counted(shell: Shell) -> None:
-    """Under load some are left out; those shown and those left out are all there were."""
+    """Under load some are dropped; those shown and those dropped are all there were."""
     tail = Tailing(shell, "--json").begun()
     # Fewer at once than may wait: none is refused, and each has an outcome.
     load = shell.ok("load", "--requests", "3000", "--concurrency", "60", "--url", url_of(shell), "--json").json

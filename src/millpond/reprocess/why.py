@@ -19,7 +19,7 @@ from millpond.dead_letters import store as in_store
 
 
 class Order(msgspec.Struct, rename="camel"):
-    """A stamp's parts, the first that differs decides; a sequence first where the view says so."""
+    """A stamp's parts, the first that differs decides; a sequence first if the view says so."""
 
     event_time: TimeText
     sequence: Count | None
