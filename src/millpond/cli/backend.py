@@ -31,6 +31,7 @@ from millpond.core.errors import (
 )
 from millpond.core.model import Delivery, Ref, Result
 from millpond.dead_letters.describe import replay_answer
+from millpond.dead_letters.filter import LetterFilter, ReplayState, only
 from millpond.http_client import Address, Client, Reply
 from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.jobs import Phase
@@ -64,8 +65,8 @@ class Backend(Protocol):
     async def replay_delivery(self, delivery: Delivery) -> Answer:
         """Replay a message of a dead-letter subscription. It is never buried: the caller keeps it if it fails."""
 
-    async def purge(self, letter_id: str) -> bool:
-        """Delete a letter; False if there is no such letter."""
+    async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
+        """Delete a letter; False if there is no such letter, or if it is in another state by now."""
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         """Move documents from the ids of an earlier build, at most IDS_MAX at a time."""
@@ -127,11 +128,12 @@ class ServerBackend:
         reply = await self._ask("POST", "/api/replay", encode_push(delivery))
         return {"id": delivery.message_id, "outcome": "retry", **reply.answer}
 
-    async def purge(self, letter_id: str) -> bool:
-        reply = await self._ask("DELETE", f"/api/letters/{quote(letter_id, safe='')}")
-        if reply.status not in {200, 404}:
+    async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
+        body = {"ids": [letter_id]} if state is None else {"ids": [letter_id], "state": state}
+        reply = await self._ask("POST", "/api/letters/purge", msgspec.json.encode(body))
+        if reply.status != 200:
             raise Unreachable(f"{letter_id} was not purged: {reply.answer.get('error')}")
-        return reply.status == 200
+        return letter_id in reply.answer["purged"]
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         body = msgspec.json.encode({"collection": collection, "ids": ids})
@@ -234,8 +236,8 @@ class LocalBackend:
         answer: Answer = msgspec.to_builtins(replay_answer(delivery.message_id, result))
         return answer
 
-    async def purge(self, letter_id: str) -> bool:
-        return await self._service.letters.purge(Ref(LETTERS, letter_id))
+    async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
+        return await self._service.letters.purge(Ref(LETTERS, letter_id), LetterFilter(states=only(state)))
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         refs = [Ref(collection, document_id) for document_id in ids]

@@ -22,7 +22,7 @@ from millpond.cli.selection import LetterCommand, chosen_ids, filter_options
 from millpond.cli.store import refuse_memory, refuse_missing
 from millpond.core.errors import StoreError, Unreachable, missing_extra
 from millpond.core.model import Delivery
-from millpond.dead_letters.filter import ALL_LETTERS, SETTLING_OUTCOMES, LetterFilter
+from millpond.dead_letters.filter import ALL_LETTERS, SETTLING_OUTCOMES, LetterFilter, ReplayState
 from millpond.settings import Settings
 
 _SHOWN_MAX = 20
@@ -121,7 +121,9 @@ def purge(
     chosen = chosen_ids(settings, ids, wanted, everything=everything)
     if chosen and not yes:
         _confirm(len(chosen))
-    gone = asyncio.run(_purge_all(settings, chosen)) if chosen else {}
+    # A letter that is replayed again meanwhile may no longer be in the state it was chosen for.
+    (state,) = wanted.states if len(wanted.states) == 1 else (None,)
+    gone = asyncio.run(_purge_all(settings, chosen, state)) if chosen else {}
     purged = [letter_id for letter_id, was_there in gone.items() if was_there]
     missing = [letter_id for letter_id, was_there in gone.items() if not was_there]
     if as_json:
@@ -129,7 +131,9 @@ def purge(
     else:
         print_line(f"Purged {len(purged)} of {_letters(len(chosen))}.")
         for letter_id in missing:
-            print_note(f"There was no letter {letter_id}.")
+            print_note(
+                f"There was no letter {letter_id}." if state is None else f"{letter_id} is not {state} any more."
+            )
     ctx.exit(exits.NEGATIVE if missing else exits.OK)
 
 
@@ -189,12 +193,12 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
     return answers
 
 
-async def _purge_all(settings: Settings, ids: Sequence[str]) -> dict[str, bool]:
+async def _purge_all(settings: Settings, ids: Sequence[str], state: ReplayState | None) -> dict[str, bool]:
     gone = {}
     async with open_backend(settings) as backend:
         with progress("Purging", len(ids)) as advance:
             for letter_id in ids:
-                gone[letter_id] = await backend.purge(letter_id)
+                gone[letter_id] = await backend.purge(letter_id, state)
                 advance(1)
     return gone
 
