@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -72,6 +73,16 @@ class PerSecond:
 def doubled_s(first_s: float, times: int, max_s: float) -> float:
     """A pause that doubles with each failure, up to `max_s`."""
     return min(first_s * 2.0 ** min(times, 60), max_s)
+
+
+class Pauses(NamedTuple):
+    """The pause before the next try: doubled each time up to `max_s`, then shortened by up to a half at random."""
+
+    first_s: float
+    max_s: float
+
+    def pause_s(self, times: int, jitter: random.Random) -> float:
+        return doubled_s(self.first_s, times, self.max_s) * jitter.uniform(0.5, 1.0)
 
 
 async def in_thread(function: Callable[[], T]) -> T:

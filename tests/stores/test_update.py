@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from millpond.concurrency import Pauses
 from millpond.core.errors import Unavailable, WriteRefused
 from millpond.core.model import Conflict, Delete, Put, Ref, Snapshot, Write
 from millpond.sim.loop import VirtualLoop
-from millpond.stores.update import Budget, Decided, Pauses, Read, retry_conflicts, update
+from millpond.stores.update import Budget, Decided, Read, retry_conflicts, update
 from tests.common.faulty_store import FaultyStore
 
 T = TypeVar("T")

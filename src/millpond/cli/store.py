@@ -13,12 +13,11 @@ from pathlib import Path
 import msgspec
 
 from millpond.cli.exits import WrongUsage
-from millpond.core.errors import SettingsError, Unreachable
+from millpond.core.errors import Unreachable
 from millpond.core.ports import StoreWithCatalog
 from millpond.service.service import Service
-from millpond.service.stores import open_store
+from millpond.service.stores import lock_store, open_store
 from millpond.settings import Settings
-from millpond.stores.sqlite.lock import StoreLock
 
 
 @contextlib.asynccontextmanager
@@ -68,18 +67,9 @@ def refuse_missing(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[None]:
-    path = settings.store_path
-    if path is None:
-        yield
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = StoreLock(path)
-    except OSError as error:
-        raise SettingsError(
-            "STORE", settings.store, f"cannot be written: {error.strerror}: {error.filename}"
-        ) from None
+    lock = lock_store(settings)
     try:
         yield
     finally:
-        lock.release()
+        if lock is not None:
+            lock.release()

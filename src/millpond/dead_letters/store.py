@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millpond.concurrency import Pauses
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS, part_ref, token_ref
 from millpond.core.document import is_expired
@@ -42,7 +43,7 @@ from millpond.core.ports import Catalog, Store
 from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import bounded_error, classification_of
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
-from millpond.stores.update import Budget, Decide, Decided, Pauses, Read, retry_conflicts, update
+from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
 # Well under a document's limit, so that the other fields fit too.
 PART_BYTES_MAX = 900_000

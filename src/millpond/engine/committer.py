@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from millpond.concurrency import run_all
+from millpond.concurrency import Pauses, run_all
 from millpond.core.errors import AccessDenied, Poison, StoreError, StoreFileGone, ViewError, WriteRefused, kind_of
 from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
@@ -240,8 +240,8 @@ class Committer:
             return Progress(self._expire_all(tickets, error, error.reason))
         if failures >= rules.retry_attempts_max:
             return Progress(self._expire_all(tickets, error, "store_unavailable"))
-        pause_s = min(rules.retry_backoff_initial_s * 2 ** (failures - 1), rules.retry_backoff_max_s)
-        pause_s *= self._jitter.uniform(0.5, 1.0)
+        pauses = Pauses(rules.retry_backoff_initial_s, rules.retry_backoff_max_s)
+        pause_s = pauses.pause_s(failures - 1, self._jitter)
         ahead_s = pause_s + took_s if self._stopping else pause_s
         answers, left = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
         again = Batch(left, doubted, batch.conflicts, failures, pause_s)

@@ -11,12 +11,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from millpond.concurrency import Pauses
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import Unavailable
 from millpond.core.model import Conflict, Document, Patch, Ref, Snapshot
 from millpond.core.ports import Store
 from millpond.flow.transitions import Refused, Transition
-from millpond.stores.update import Budget, Decided, Pauses, update
+from millpond.stores.update import Budget, Decided, update
 
 # Decides, given the current run and the time.
 Decide = Callable[[Document | None, int], Transition | Refused]

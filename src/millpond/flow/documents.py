@@ -10,10 +10,10 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from millpond.concurrency import Pauses
 from millpond.core.errors import Unavailable
 from millpond.core.model import Ref, Snapshot
 from millpond.flow.step import Documents
-from millpond.stores.update import Pauses
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from millpond.concurrency import Pauses
 from millpond.core.model import Document
 from millpond.core.ports import StoreWithCatalog
 from millpond.flow import submit
@@ -30,7 +31,6 @@ from millpond.flow.submit import SubmittedRun
 from millpond.flow.sweep import Sweep, SweepReport
 from millpond.flow.worker import FlowWorker
 from millpond.settings import FIRESTORE, Settings
-from millpond.stores.update import Pauses
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 

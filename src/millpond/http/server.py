@@ -36,9 +36,8 @@ from millpond.http.refusal import RETRYABLE
 from millpond.ingress.oidc import PushGuard, build_guard
 from millpond.ingress.push import Headers, PushEndpoint, Respond
 from millpond.service.service import Service
-from millpond.service.stores import open_store
+from millpond.service.stores import lock_store, open_store
 from millpond.settings import Settings
-from millpond.stores.sqlite.lock import StoreLock
 from millpond.telemetry.log import ToLog
 from millpond.telemetry.metrics import Metrics
 
@@ -97,7 +96,7 @@ def serve(
     """
     if open_source is None:
         settings.check_exposure()
-    lock = _lock_store(settings)
+    lock = lock_store(settings)
     try:
         listener = _bind(settings)
         url = f"http://{shown_host(settings.host)}:{listener.getsockname()[1]}"
@@ -302,19 +301,6 @@ def _protocol(
         "bodies": bodies,
     }
     return type("Protocol", (DirectProtocol,), shared)
-
-
-def _lock_store(settings: Settings) -> StoreLock | None:
-    path = settings.store_path
-    if path is None:
-        return None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return StoreLock(path)
-    except OSError as error:
-        raise SettingsError(
-            "STORE", settings.store, f"cannot be written: {error.strerror}: {error.filename}"
-        ) from None
 
 
 def _bind(settings: Settings) -> socket.socket:

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Protocol, cast
 import msgspec
 from msgspec import Meta
 
-from millpond.concurrency import raise_first, run_all
+from millpond.concurrency import Pauses, raise_first, run_all
 from millpond.core.collections import root_of
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Conflict, Ref, Snapshot, Write
@@ -21,7 +21,7 @@ from millpond.core.ports import Store
 from millpond.core.view import View
 from millpond.reprocess.fold import patiently
 from millpond.reprocess.old_ids import Moved, new_place, plan_move
-from millpond.stores.update import Budget, Decided, Pauses, update
+from millpond.stores.update import Budget, Decided, update
 
 _PAGE = 500
 # Commits at once; few enough to leave a server's own traffic room.

@@ -14,6 +14,7 @@ import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
+from millpond.concurrency import Pauses
 from millpond.core import timestamps
 from millpond.core.collections import REBUILDS, RECEIPTS
 from millpond.core.document import is_expired
@@ -27,7 +28,7 @@ from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
 from millpond.reprocess.scope import OneView
-from millpond.stores.update import Budget, Decided, Pauses, update
+from millpond.stores.update import Budget, Decided, update
 
 _PAGE = 100
 # How often one document is tried while another instance keeps changing it.

@@ -7,11 +7,12 @@ load, and an embedded store needs none of them.
 from __future__ import annotations
 
 from millpond.core import timestamps
-from millpond.core.errors import missing_extra
+from millpond.core.errors import SettingsError, missing_extra
 from millpond.core.ports import DeadLetterSink, StoreWithCatalog
 from millpond.dead_letters.store import StoredLetters
 from millpond.settings import FIRESTORE, Settings
 from millpond.stores.memory import MemoryStore
+from millpond.stores.sqlite.lock import StoreLock
 from millpond.stores.sqlite.store import SqliteStore
 
 
@@ -22,6 +23,20 @@ def open_store(settings: Settings, *, read_only: bool = False) -> StoreWithCatal
     if path is None:
         return MemoryStore(keeps_log=settings.event_log)
     return SqliteStore(path, keeps_log=settings.event_log, read_only=read_only)
+
+
+def lock_store(settings: Settings) -> StoreLock | None:
+    """Take the embedded store's lock; None if it has no file. Raises SettingsError if it cannot be written."""
+    path = settings.store_path
+    if path is None:
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return StoreLock(path)
+    except OSError as error:
+        raise SettingsError(
+            "STORE", settings.store, f"cannot be written: {error.strerror}: {error.filename}"
+        ) from None
 
 
 def _open_firestore(settings: Settings) -> StoreWithCatalog:

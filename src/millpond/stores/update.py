@@ -18,23 +18,13 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from millpond.concurrency import doubled_s
+from millpond.concurrency import Pauses
 from millpond.core.errors import Unavailable, as_value
 from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-
-class Pauses(NamedTuple):
-    """The pause before the next try: doubled each time up to `max_s`, then shortened by up to a half at random."""
-
-    first_s: float
-    max_s: float
-
-    def pause_s(self, times: int, jitter: random.Random) -> float:
-        return doubled_s(self.first_s, times, self.max_s) * jitter.uniform(0.5, 1.0)
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
