@@ -19,7 +19,7 @@ from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
 from millpond.http.api.letters import LettersApi
 from millpond.http.api.live import LiveApi
-from millpond.http.api.old_ids import OldIdsApi
+from millpond.http.api.move_ids import OldIdsApi
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.events import EVENTS_PATH
 from millpond.http.pages import Pages

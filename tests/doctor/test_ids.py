@@ -10,10 +10,10 @@ import pytest
 
 from millpond import settings
 from millpond.core.model import Put, Ref, Snapshot
-from millpond.doctor import ids as ids_check
+from millpond.doctor import old_ids as ids_check
 from millpond.doctor.embedded import check_embedded
 from millpond.doctor.findings import State
-from millpond.doctor.ids import check_ids
+from millpond.doctor.old_ids import check_ids
 from millpond.reprocess import move_ids as moving
 from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore

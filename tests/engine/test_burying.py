@@ -10,6 +10,7 @@ from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import DeadLetter, Fault, Item
+from millpond.core.severity import severity_of
 from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import SECOND, Orders, at, delivery, order, service
@@ -120,7 +121,7 @@ async def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatc
     bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
     denied, unpublished = await bench.send(service("m1", 1, "ok", 1), service("m2", 2, "ok", 2))
     settlement = settle_push(denied)
-    assert (denied.reason, settlement.http_status, settlement.severity) == ("access_denied", 200, "ALERT")
+    assert (denied.reason, settlement.http_status, severity_of(denied)) == ("access_denied", 200, "ALERT")
     assert posted == ["m1"]
     settlement = settle_push(unpublished)
     assert (unpublished.reason, settlement.http_status) == ("letter_not_stored", 503)

@@ -21,7 +21,7 @@ async def test_a_verdict_from_an_old_cache_entry_is_checked_by_one_read(monkeypa
     (found,) = await MemoryStore.read(bench.store, [ref])
     assert found.version is not None
     await MemoryStore.commit(bench.store, [Delete(ref, found.version)])
-    monkeypatch.setattr("millpond.engine.reader.CACHE_TRUST_S", -1.0)
+    monkeypatch.setattr("millpond.engine.reader.TRUSTED_FOR_S", -1.0)
     (result,) = await bench.send(service("m2", 2, "back", 3))
     assert result.reason == "applied"
     assert (await bench.document("ops_services/dev__api"))["status"] == "back"

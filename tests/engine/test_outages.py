@@ -10,6 +10,7 @@ import pytest
 from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, StoreError, Unavailable
 from millpond.core.model import Outcome
+from millpond.core.severity import severity_of
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import Orders, order, service
 from tests.common.rig import Bench
@@ -41,7 +42,7 @@ async def test_a_store_that_stays_away_is_answered_as_retry() -> None:
     (result,) = await bench.send(service("m1", 1, "ok", 1))
     settlement = settle_push(result)
     assert (result.outcome, result.reason) == (Outcome.RETRY, "store_unavailable")
-    assert (settlement.http_status, settlement.severity, settlement.retryable) == (503, "ERROR", True)
+    assert (settlement.http_status, severity_of(result), settlement.retryable) == (503, "ERROR", True)
     assert len(bench.store.commits) == 6, "FIRESTORE_RETRY_MAX_ATTEMPTS"
 
 
@@ -87,7 +88,7 @@ async def test_denied_access_is_retried_by_the_broker_and_pages_somebody() -> No
     bench.store.before.append(AccessDenied("no", code="PERMISSION_DENIED"))
     (result,) = await bench.send(service("m1", 1, "ok", 1))
     settlement = settle_push(result)
-    assert (result.reason, settlement.http_status, settlement.severity) == ("access_denied", 503, "CRITICAL")
+    assert (result.reason, settlement.http_status, severity_of(result)) == ("access_denied", 503, "CRITICAL")
     assert len(bench.store.commits) == 1
 
 

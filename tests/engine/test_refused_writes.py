@@ -5,6 +5,7 @@ from __future__ import annotations
 from millpond import Event, Tally
 from millpond.core.ack import settle_push
 from millpond.core.model import Document
+from millpond.core.severity import severity_of
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, order, signal
 from tests.common.rig import Bench
@@ -22,7 +23,7 @@ async def test_a_refused_write_is_isolated_and_buried() -> None:
     results = await bench.send(*messages)
     assert outcomes(results) == ["applied"] * 5 + ["write_refused"] + ["applied"] * 10
     settlement = settle_push(results[5])
-    assert (settlement.http_status, settlement.severity) == (200, "ALERT")
+    assert (settlement.http_status, severity_of(results[5])) == (200, "ALERT")
     letter = await bench.document("dead_letters/s__m5")
     assert (letter["reason"], letter["messageId"]) == ("write_refused", "m5")
     assert await bench.document("ops_services/dev__s5") is None

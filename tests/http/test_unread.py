@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from millpond.http.bodies import Bodies
 from millpond.http.connections import watch_connections
 from millpond.http.limits import UNREAD_S_MAX, BoundedProtocol
-from millpond.http.sse import Streams
+from millpond.http.streams import Streams
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from millpond.alerts.evaluate import AlertState, State
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Put, Ref
-from millpond.http import sse
+from millpond.http import streams as streams_module
 from millpond.http.access import RequestFault
 from millpond.http.api.live import LIVE_PATH, TAIL_PATH, LiveApi
-from millpond.http.sse import Streams
+from millpond.http.streams import STREAMS_MAX, Streams
+from millpond.live import document_counts as counts_module
 from millpond.live import monitor as monitor_module
-from millpond.live import totals as totals_module
 from millpond.live.history import History
 from millpond.live.mailbox import MAILBOX_BYTES_MAX, Mailbox
 from millpond.live.monitor import Monitor
@@ -136,7 +136,7 @@ def test_the_store_is_asked_once_for_all_pages() -> None:
 
 def test_letters_are_counted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alerts need them; until the first count nobody claims to know."""
-    monkeypatch.setattr(totals_module, "FRESH_S", 3 * TICK_S)
+    monkeypatch.setattr(counts_module, "FRESH_S", 3 * TICK_S)
     scene = Scene()
     assert "millpond_letters " not in scene.metrics.render().decode()
 
@@ -190,7 +190,7 @@ def test_steps_that_were_missed_are_not_made_up_for(monkeypatch: pytest.MonkeyPa
 
 def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last answer stands, the streams go on, and it is asked again until it answers."""
-    monkeypatch.setattr(totals_module, "FRESH_S", 2 * TICK_S)
+    monkeypatch.setattr(counts_module, "FRESH_S", 2 * TICK_S)
     scene = Scene()
 
     async def act(watch: Monitor) -> None:
@@ -344,9 +344,9 @@ def test_the_end() -> None:
 def test_streams_are_counted() -> None:
     """The last place is given away, and the next asks in vain."""
     streams = Streams()
-    streams.open = sse.STREAMS_MAX - 1
+    streams.open = STREAMS_MAX - 1
     streams.check_room()
-    streams.open = sse.STREAMS_MAX
+    streams.open = STREAMS_MAX
     with pytest.raises(RequestFault, match="64 streams are open") as refused:
         streams.check_room()
     assert (refused.value.status, refused.value.reason) == (429, "too_many_streams")
@@ -380,7 +380,7 @@ async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> No
 
 def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mailbox for it would be told of every message, and nobody would ever read or close it."""
-    monkeypatch.setattr(sse, "STREAMS_MAX", 0)
+    monkeypatch.setattr(streams_module, "STREAMS_MAX", 0)
     scene = Scene()
 
     async def act(watch: Monitor) -> None:

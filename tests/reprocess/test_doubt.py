@@ -24,7 +24,7 @@ from millpond.core.model import (
 from millpond.core.receipts import Receipts
 from millpond.core.view import View
 from millpond.reprocess.move_ids import Mover
-from millpond.reprocess.old_ids import Moved
+from millpond.reprocess.plan_move import Moved
 from millpond.reprocess.report import BEFORE_THE_VIEW, COUNTED_MORE, NO_EVENT, NOT_IN_LOG
 from millpond.stores.memory import MemoryStore
 from tests.common.pond import NOW, SECOND, at, delivery

@@ -19,7 +19,7 @@ from millpond.core.model import Committed, Conflict, Delete, Document, Put, Ref,
 from millpond.core.view import View
 from millpond.reprocess import move_ids as moving
 from millpond.reprocess.move_ids import Mover, MoveReport, find_old_documents
-from millpond.reprocess.old_ids import Moved
+from millpond.reprocess.plan_move import Moved
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
 

@@ -53,7 +53,7 @@ async def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its
     await first.send(gate("2", 2, 1))
     await second.send(gate("3", 3, 2))
     # The second instance knows the documents, and from now on doubts what it knows; the receipt it never saw.
-    monkeypatch.setattr(reader, "CACHE_TRUST_S", -1.0)
+    monkeypatch.setattr(reader, "TRUSTED_FOR_S", -1.0)
     limit_s = 864 - 300
     second.now = NOW + (limit_s - 1) * SECOND
     store.bench = second

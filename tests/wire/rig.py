@@ -11,7 +11,7 @@ import pytest
 from millpond import settings as settings_module
 from millpond.core.model import Delivery, Document
 from millpond.core.ports import StoreWithCatalog
-from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE
+from millpond.gcp.emulators import FIRESTORE_EMULATOR_VARIABLE
 from millpond.service.stores import open_store
 from tests.common.firestore_proxy import Fault, FirestoreProxy
 from tests.common.rig import Rig

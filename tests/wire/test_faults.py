@@ -48,7 +48,7 @@ def reports(firestore_emulator: str) -> Mapping[Row, Report | BaseException]:
     """Every row, run side by side."""
     with pytest.MonkeyPatch.context() as patched:
         # A verdict from memory is checked when a second has passed: on a slow machine that would change words.
-        patched.setattr("millpond.engine.reader.CACHE_TRUST_S", 60.0)
+        patched.setattr("millpond.engine.reader.TRUSTED_FOR_S", 60.0)
         return asyncio.run(_run_all(firestore_emulator))
 
 

@@ -23,6 +23,7 @@ from millpond.cli.store import refuse_memory, refuse_missing
 from millpond.core.errors import StoreError, Unreachable, missing_extra
 from millpond.core.model import Delivery
 from millpond.dead_letters.filter import ALL_LETTERS, SETTLING_OUTCOMES, LetterFilter, ReplayState
+from millpond.gcp.resource_names import full_name
 from millpond.settings import Settings
 
 _SHOWN_MAX = 20
@@ -170,8 +171,7 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
 
 async def _replay_subscription(settings: Settings, subscription: str, limit: int | None) -> list[Answer]:
     try:
-        from millpond.gcp import full_name  # noqa: PLC0415 - Google's libraries, only if they are used
-        from millpond.ingress.dead_letter_subscription import replay_all  # noqa: PLC0415
+        from millpond.ingress.dead_letter_subscription import replay_all  # noqa: PLC0415 - Google's libraries
     except ModuleNotFoundError as error:
         raise missing_extra("--subscription", subscription, error) from None
     answers: list[Answer] = []

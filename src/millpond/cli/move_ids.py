@@ -23,7 +23,7 @@ from millpond.cli.store import open_for_reading, refuse_memory, refuse_missing
 from millpond.core.model import Ref
 from millpond.core.view import View
 from millpond.reprocess.move_ids import Mover, OldDocument, find_old_documents
-from millpond.reprocess.old_ids import Moved
+from millpond.reprocess.plan_move import Moved
 from millpond.service.views import load_views
 from millpond.settings import Settings
 

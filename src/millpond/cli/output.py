@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
     cells = [[cell(value) for value in row] for row in rows]
     if sys.stdout.isatty():
-        _terminal().print_table(columns, cells)
+        _tables().print_table(columns, cells)
         return
     cells = [
         [_clipped(text) if column.clip else text for column, text in zip(columns, row, strict=True)]
@@ -131,14 +131,14 @@ def progress(label: str, total: int | None) -> Iterator[Advance]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with _terminal().progress(label, total) as advance:
+    with _tables().progress(label, total) as advance:
         yield advance
 
 
-def _terminal() -> Any:
-    from millpond.cli import terminal  # noqa: PLC0415 - rich takes longer to load than most commands to run
+def _tables() -> Any:
+    from millpond.cli import tables  # noqa: PLC0415 - rich takes longer to load than most commands to run
 
-    return terminal
+    return tables
 
 
 def _clipped(text: str) -> str:

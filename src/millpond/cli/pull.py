@@ -11,6 +11,7 @@ from millpond.cli import exits
 from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
 from millpond.core.errors import MillpondError, SettingsError, missing_extra
+from millpond.gcp.resource_names import full_name
 from millpond.http import server
 from millpond.service.service import Service
 from millpond.settings import Settings
@@ -71,7 +72,6 @@ def _check(name: str, settings: Settings) -> None:
 def _open_puller(settings: Settings, service: Service, subscriptions: tuple[str, ...]) -> server.PullSource:
     """Imports Google's client library only here: no other command needs it, and it takes a second to load."""
     try:
-        from millpond.gcp import full_name  # noqa: PLC0415
         from millpond.ingress.pull import Puller  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra("--subscription", subscriptions[0], error) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from millpond.core.errors import AccessDenied, Overloaded, WriteRefused
+from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Result
 
 
@@ -16,7 +16,6 @@ class Settlement(NamedTuple):
 
     http_status: int
     ack_action: str | None
-    severity: str
     retryable: bool
 
 
@@ -39,8 +38,8 @@ ACK = "ack"
 NACK = "nack"
 REPLAY = "replay"
 FILE = "file"
-_DONE = Settlement(ACKNOWLEDGED, None, "INFO", retryable=False)
-_PULLED = Settlement(0, ACK, "INFO", retryable=False)
+_DONE = Settlement(ACKNOWLEDGED, None, retryable=False)
+_PULLED = Settlement(0, ACK, retryable=False)
 
 
 def settle_push(result: Result) -> Settlement:
@@ -48,38 +47,27 @@ def settle_push(result: Result) -> Settlement:
     if result.error is None:
         return _DONE
     if result.settled:
-        return Settlement(ACKNOWLEDGED, None, _severity(result), retryable=False)
+        return Settlement(ACKNOWLEDGED, None, retryable=False)
     if result.outcome is Outcome.POISON:
-        return Settlement(400, None, "ERROR", retryable=False)
+        return Settlement(400, None, retryable=False)
     status = 429 if isinstance(result.error, Overloaded) and result.reason == Overloaded.reason else 503
-    return Settlement(status, None, _severity(result), retryable=True)
+    return Settlement(status, None, retryable=True)
 
 
 def settle_pull(result: Result) -> Settlement:
     """For pull: settled messages are acknowledged. Pub/Sub redelivers the others, or dead-letters them."""
     if not result.settled:
-        return Settlement(0, NACK, _severity(result), retryable=result.outcome is Outcome.RETRY)
+        return Settlement(0, NACK, retryable=result.outcome is Outcome.RETRY)
     if result.error is None:
         return _PULLED
-    return Settlement(0, ACK, _severity(result), retryable=False)
+    return Settlement(0, ACK, retryable=False)
 
 
 def settle_replay(result: Result) -> Settlement:
     """For a replay: no sender waits. The letter stays, and the log has the outcome."""
-    return Settlement(0, REPLAY, _severity(result), retryable=not result.settled)
+    return Settlement(0, REPLAY, retryable=not result.settled)
 
 
 def settle_file(result: Result) -> Settlement:
     """For a line of a file: no sender waits. The command that reads the file reports the outcome."""
-    return Settlement(0, FILE, _severity(result), retryable=not result.settled)
-
-
-def _severity(result: Result) -> str:
-    error = result.error
-    if isinstance(error, WriteRefused) or (isinstance(error, AccessDenied) and result.buried):
-        return "ALERT"
-    if isinstance(error, AccessDenied):
-        return "CRITICAL"
-    if result.outcome is Outcome.POISON or result.outcome is Outcome.RETRY:
-        return "ERROR"
-    return "INFO"
+    return Settlement(0, FILE, retryable=not result.settled)

@@ -79,6 +79,7 @@ class Poison(MillpondError):
 
 class MalformedEnvelope(Poison):
     reason = "malformed_envelope"
+    severity = "ERROR"
 
 
 class UnroutableEvent(Poison):

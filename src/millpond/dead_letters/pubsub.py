@@ -20,8 +20,11 @@ from millpond.core.model import Delivery
 from millpond.core.ports import DeadLetterSink
 from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.attributes import VALUE_BYTES_MAX, describe
-from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_credentials, find_emulator, full_name
+from millpond.gcp.credentials import find_credentials
+from millpond.gcp.emulators import PUBSUB_EMULATOR_VARIABLE, find_emulator
+from millpond.gcp.error_text import error_text
 from millpond.gcp.pubsub import open_publisher
+from millpond.gcp.resource_names import full_name
 
 # Pub/Sub's limits. A letter that exceeds them is stored in the store instead.
 ATTRIBUTES_MAX = 100

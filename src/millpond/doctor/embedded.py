@@ -21,7 +21,7 @@ from millpond.core.view import View
 from millpond.doctor import clock as clock_check
 from millpond.doctor.clock import probe
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
-from millpond.doctor.ids import check_ids
+from millpond.doctor.old_ids import check_ids
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema

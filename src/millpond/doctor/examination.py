@@ -17,7 +17,7 @@ from millpond.doctor import settings as settings_check
 from millpond.doctor.disk import check_disk
 from millpond.doctor.embedded import check_embedded
 from millpond.doctor.findings import Finding, fine, problem, unchecked
-from millpond.doctor.ids import check_ids
+from millpond.doctor.old_ids import check_ids
 from millpond.service.rules import route_rules
 from millpond.service.stores import open_store
 from millpond.service.views import load_views

@@ -21,7 +21,8 @@ from millpond.core.collections import EVENT_LOG, LETTER_PARTS, LETTERS, PROBE, R
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.doctor import clock as clock_check
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
-from millpond.gcp import error_text, find_credentials
+from millpond.gcp.credentials import find_credentials
+from millpond.gcp.error_text import error_text
 from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate

@@ -17,8 +17,10 @@ from millpond.core.topics import Topics
 from millpond.doctor.clock import PUBSUB_URL, check_against
 from millpond.doctor.findings import Finding, problem, unchecked
 from millpond.doctor.subscription_rules import CHECK, DELETED_TOPIC, Subscribed, judge, judge_routing
-from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, error_text, find_emulator, full_name
+from millpond.gcp.emulators import PUBSUB_EMULATOR_VARIABLE, find_emulator
+from millpond.gcp.error_text import error_text
 from millpond.gcp.pubsub import open_publisher, open_subscriber
+from millpond.gcp.resource_names import full_name
 from millpond.settings import Settings
 
 _CALL_S = 10.0

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 
 from millpond.core.model import Ref, Snapshot
 
+BYTES_MAX = 64 * 1024 * 1024
+# A cached document may decide that an event leads to no write only while it is younger than this.
+TRUSTED_FOR_S = 1.0
 # A snapshot, the event loop's time when it was read or written, and its approximate size in bytes.
 Entry = tuple[Snapshot, float, int]
 

@@ -14,13 +14,10 @@ from millpond.core.document import approximate_size
 from millpond.core.model import Committed, Outcome, Put, Ref, Result, Snapshot
 from millpond.core.plan import Plan
 from millpond.core.ports import Store
-from millpond.engine.cache import RecentWrites, SnapshotCache
+from millpond.engine.cache import BYTES_MAX, TRUSTED_FOR_S, RecentWrites, SnapshotCache
 from millpond.engine.ticket import Ticket
 from millpond.telemetry.metrics import Metrics
 
-CACHE_BYTES_MAX = 64 * 1024 * 1024
-# A cached document may decide that an event leads to no write only while it is younger than this.
-CACHE_TRUST_S = 1.0
 _ABSENT = Snapshot(Ref("", ""), None, None)
 _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
 
@@ -39,7 +36,7 @@ class SnapshotReader:
     def __init__(self, store: Store, metrics: Metrics, cache_entries_max: int) -> None:
         self._store = store
         self._metrics = metrics
-        self._cache = SnapshotCache(cache_entries_max, CACHE_BYTES_MAX)
+        self._cache = SnapshotCache(cache_entries_max, BYTES_MAX)
         self._recent_writes = RecentWrites(cache_entries_max)
 
     async def look(self, tickets: Sequence[Ticket], doubted: Container[Ref]) -> Sight:
@@ -48,7 +45,7 @@ class SnapshotReader:
         snapshots, assumed, aged = sight
         missing: list[Ref] = []
         brief: set[Ref] = set()
-        trusted_from = asyncio.get_running_loop().time() - CACHE_TRUST_S
+        trusted_from = asyncio.get_running_loop().time() - TRUSTED_FOR_S
         cached, recent = self._cache.get, self._recent_writes
         for ticket in tickets:
             # A letter that is stored already leads to no write, so letters are never taken from the cache.

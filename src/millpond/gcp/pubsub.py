@@ -14,7 +14,7 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOT
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
-from millpond.gcp import PUBSUB_EMULATOR_VARIABLE, find_emulator
+from millpond.gcp.emulators import PUBSUB_EMULATOR_VARIABLE, find_emulator
 
 
 def open_publisher(credentials: Any = None) -> PublisherAsyncClient:

@@ -22,13 +22,13 @@ from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
 from millpond.http.api.letters import LettersApi
 from millpond.http.api.live import LiveApi
-from millpond.http.api.old_ids import OldIdsApi
+from millpond.http.api.move_ids import OldIdsApi
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.events import EVENTS_PATH, EventsEndpoint
 from millpond.http.fast_push import PUSH_PATH
 from millpond.http.openapi import OpenApiEndpoint
 from millpond.http.pages import Pages
-from millpond.http.requests import PUSH_EXAMPLE
+from millpond.http.request_schemas import PUSH_EXAMPLE
 from millpond.http.routing import Route, Table, json_response
 from millpond.ingress.oidc import PushGuard
 from millpond.ingress.push import RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send

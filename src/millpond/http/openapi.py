@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from millpond._version import __version__
 from millpond.core.errors import InternalError, Unavailable
-from millpond.http import requests
+from millpond.http import request_schemas
 from millpond.http.access import Access
 from millpond.http.operation import (
     ENDING,
@@ -34,7 +34,7 @@ from millpond.http.operation import (
     operation,
     operation_of,
 )
-from millpond.http.requests import ref
+from millpond.http.request_schemas import ref
 from millpond.http.routing import Route
 from millpond.ingress.push import Refusal
 
@@ -217,7 +217,7 @@ def _schemas(described: Sequence[_Described]) -> dict[str, Schema]:
     taken = [body.schema for found in described for body in found.operation.bodies if isinstance(body.schema, type)]
     structs = dict.fromkeys((*sent, *taken))
     _, derived = msgspec.json.schema_components(structs, ref_template=ref("{name}")["$ref"])
-    return {**requests.SCHEMAS, **{name: _closed(schema) for name, schema in derived.items()}}
+    return {**request_schemas.SCHEMAS, **{name: _closed(schema) for name, schema in derived.items()}}
 
 
 def _closed(schema: Schema) -> Schema:

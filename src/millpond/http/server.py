@@ -291,7 +291,7 @@ def _protocol(
     def on_refusal(status: int, reason: str, text: str) -> None:
         again = status in RETRYABLE
         result = Result(Outcome.RETRY if again else Outcome.POISON, reason, error=MillpondError(text))
-        settlement = Settlement(status, None, "ERROR", retryable=again)
+        settlement = Settlement(status, None, retryable=again)
         service.outcomes.publish(None, result, settlement, 0.0, counts=False)
 
     shared = {

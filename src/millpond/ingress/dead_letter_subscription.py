@@ -20,7 +20,7 @@ from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery
 from millpond.core.timestamps import SECOND_US
 from millpond.dead_letters.attributes import restore
-from millpond.gcp import error_text
+from millpond.gcp.error_text import error_text
 from millpond.gcp.pubsub import open_subscriber
 
 # Returns whether the message succeeded, and may be acknowledged.

@@ -29,7 +29,7 @@ from millpond.core.ack import ACK, settle_pull
 from millpond.core.errors import InternalError, MillpondError, Overloaded
 from millpond.core.model import Delivery, Outcome, Result
 from millpond.engine.rules import ROOM_BYTES_MAX
-from millpond.gcp import error_text
+from millpond.gcp.error_text import error_text
 from millpond.service.service import Service
 
 # Seconds after `stop`: until every message must be settled, and until its acknowledgement must be sent.

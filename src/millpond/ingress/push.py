@@ -181,7 +181,7 @@ class PushEndpoint:
         else:
             if isinstance(result.error, _Refused | PushRefused):
                 status = result.error.status
-                settlement = settlement._replace(http_status=status, severity=result.error.severity)
+                settlement = settlement._replace(http_status=status)
             if status in _HEADERS:
                 headers = [_HEADERS[status]]
             error = f"{result.error}"
@@ -194,7 +194,6 @@ class _Refused(MalformedEnvelope):
     """A malformed request with a more specific status than 400."""
 
     status = 400
-    severity = "ERROR"
 
 
 class _ForeignOrigin(_Refused):

@@ -1,7 +1,7 @@
 """The last half hour and a little more, in steps of two seconds: the data of pages and of alerts.
 
 The monitor calls `sample` once a step. Sampling reads existing counters, so it adds no cost to a message. It must
-never wait for the store: `totals.py` counts the letters, and the monitor sets `letters` here.
+never wait for the store: `document_counts` counts the letters, and the monitor sets `letters` here.
 """
 
 from __future__ import annotations

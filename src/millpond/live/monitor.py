@@ -14,13 +14,13 @@ from millpond.core import timestamps
 from millpond.core.ports import Catalog
 from millpond.live.alerting import Alerting
 from millpond.live.changes import Changes
+from millpond.live.document_counts import DocumentCounts
 from millpond.live.history import STEP_S, History, shown_step
 from millpond.live.mailbox import Mailbox, frame
 from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import LOOK_EVERY_S, StoreReadiness
 from millpond.live.sparklines import PriceHistory
 from millpond.live.tails import Tail, Tails, Wanted
-from millpond.live.totals import Totals
 from millpond.stores.health import StoreHealth
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
@@ -51,7 +51,7 @@ class Monitor:
         self.sparklines = PriceHistory()
         self.changes = Changes()
         self.tails = Tails()
-        self.totals = Totals(store, log, self._set_letters)
+        self.totals = DocumentCounts(store, log, self._set_letters)
         self.started_at = timestamps.to_text(time.time_ns() // 1_000)
         self._log = log
         self._outcomes = outcomes

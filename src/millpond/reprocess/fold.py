@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -27,7 +27,6 @@ from millpond.core.ports import Catalog
 from millpond.core.receipts import Receipts
 from millpond.core.route import Item, Router, Target
 from millpond.core.view import Tally
-from millpond.reprocess.scope import Scope, recorded_documents
 from millpond.stores.sqlite.store import SqliteStore
 
 # Small enough not to delay other tasks on the event loop noticeably.
@@ -37,6 +36,8 @@ _COUNTED_THEN = "too_old_to_count"
 # `millpond move-ids` may have moved this document, and keeps no record of it.
 _RENAMED = "events in the log went to it under the id of an earlier build: rebuild the view"
 _EXPIRED_BETWEEN = "it had expired when an event came, and may have been deleted before that"
+# Outcomes of a view that took the event.
+_COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 # How many entries are remembered, because a store may return an entry again.
 _RECENT_MAX = 200_000
 _REASONS_MAX = 100
@@ -45,6 +46,22 @@ _PAUSES_S = (0.1, 0.5, 2.0, 8.0)
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
+
+
+class Scope(Protocol):
+    """Decides for which views an entry is folded. Verify and rebuild each have their own."""
+
+    # Whether an event that the view finds invalid now is ignored, instead of making its documents not checkable.
+    may_reject: bool
+
+    def views(self, entry: LogEntry) -> frozenset[str]:
+        """The names of the views the entry is folded for."""
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:
+        """The target to fold; None if this view does not take the event."""
+
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:
+        """Whether the view's current rules apply to the entry, instead of the recorded result."""
 
 
 @contextlib.asynccontextmanager
@@ -217,3 +234,8 @@ def _without_receipt(target: Target) -> Target:
     if target.receipt is None or isinstance(target.view, Tally):
         return target
     return msgspec.structs.replace(target, receipt=None)
+
+
+def recorded_documents(entry: LogEntry) -> dict[str, str]:
+    """View → document, for the views that took the event."""
+    return {result.view: result.doc for result in entry.result.views if result.outcome in _COUNTED}

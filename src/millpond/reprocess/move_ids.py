@@ -1,4 +1,4 @@
-"""Finds documents under the ids of an earlier build, and moves them. `old_ids` decides what is written.
+"""Finds documents under the ids of an earlier build, and moves them. `plan_move` decides what is written.
 
 Each document is moved by one commit on the versions that were read, so live traffic goes on. A crash leaves each
 document in exactly one place. Called by the CLI, the API and the doctor.
@@ -20,7 +20,7 @@ from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
 from millpond.core.view import View
 from millpond.reprocess.fold import patiently
-from millpond.reprocess.old_ids import Moved, new_place, plan_move
+from millpond.reprocess.plan_move import Moved, new_place, plan_move
 from millpond.stores.update import Budget, Decided, update
 
 _PAGE = 500

@@ -20,14 +20,14 @@ from millpond.core.collections import REBUILDS, RECEIPTS
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
 from millpond.core.ids import encode_id
-from millpond.core.model import Conflict, Document, Put, Ref, Snapshot, Write
+from millpond.core.model import Conflict, Document, LogEntry, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
+from millpond.core.route import Target
 from millpond.core.view import Merge, View
 from millpond.engine.engine import Engine
 from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
-from millpond.reprocess.scope import OneView
 from millpond.stores.update import Budget, Decided, update
 
 _PAGE = 100
@@ -208,3 +208,21 @@ def _with_entry(live: Document | None, shadow: Document, view: str) -> Document 
     if not isinstance(views, dict) or view in views:
         return None
     return {**live, "views": {**views, view: shadow["views"][view]}}
+
+
+class OneView:
+    """Folds every event for one view, by its current rules, whatever was recorded."""
+
+    may_reject = True
+
+    def __init__(self, name: str) -> None:
+        self._names = frozenset({name})
+
+    def views(self, entry: LogEntry) -> frozenset[str]:  # noqa: ARG002
+        return self._names
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:  # noqa: ARG002
+        return target if target.settled is None else None
+
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:  # noqa: ARG002
+        return True

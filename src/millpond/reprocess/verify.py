@@ -7,16 +7,19 @@ same while the log is read to its end. Called by `millpond verify` and the demo.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Self
 
+import msgspec
+
+from millpond.core import timestamps
 from millpond.core.collections import REBUILDS, RECEIPTS
+from millpond.core.model import LogEntry, Outcome, Snapshot
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.receipts import Receipts
-from millpond.core.route import Router
-from millpond.reprocess.fold import Advance, Fold
+from millpond.core.route import Router, Target
+from millpond.reprocess.fold import Advance, Fold, recorded_documents
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
-from millpond.reprocess.scope import AsRecorded, rebuilt_views
 from millpond.stores.sqlite.store import SqliteStore
 
 _AT_ONCE = 500
@@ -45,7 +48,7 @@ class Verifier:
         scratch: SqliteStore,
         wall_clock: Callable[[], int],
     ) -> Self:
-        scope = AsRecorded(rebuilt_views(await store.list_documents(REBUILDS, _VIEWS_MAX, None)))
+        scope = AsRecorded(_rebuilt_views(await store.list_documents(REBUILDS, _VIEWS_MAX, None)))
         return cls(store, Fold(router, receipts, scratch, scope, at_once=_AT_ONCE), wall_clock)
 
     async def check(self, advance: Advance = lambda _: None) -> Report:
@@ -91,3 +94,42 @@ class Verifier:
     async def _collections(self) -> list[str]:
         made = {name for name, _ in await self._fold.scratch.collections() if name != RECEIPTS}
         return sorted(made | self._fold.views.keys())
+
+
+class AsRecorded:
+    """Folds an event for the views that took it when it arrived, or were rebuilt since.
+
+    A view that was added later, or a lateness limit that was changed, makes no stored document wrong. If a view was
+    rebuilt since, its current rules hold for every event until then.
+    """
+
+    may_reject = False
+
+    def __init__(self, rebuilt: Mapping[str, int]) -> None:
+        self._rebuilt = rebuilt
+
+    def views(self, entry: LogEntry) -> frozenset[str]:
+        rebuilt = [name for name in self._rebuilt if self.is_rebuilt(entry, name)]
+        return frozenset(recorded_documents(entry)).union(rebuilt)
+
+    def place(self, entry: LogEntry, target: Target) -> Target | None:
+        name = target.view.name
+        if self.is_rebuilt(entry, name):
+            return target if target.settled is None else None
+        # A setting has changed, and the event now goes to another document: that one's right content is unknown.
+        elsewhere = recorded_documents(entry).get(name) != target.path
+        if elsewhere or target.settled is Outcome.FILTERED:
+            return None
+        return msgspec.structs.replace(target, settled=None)
+
+    def is_rebuilt(self, entry: LogEntry, view: str) -> bool:
+        return self._rebuilt.get(view, -1) >= entry.arrived_at
+
+
+def _rebuilt_views(marks: Iterable[Snapshot]) -> dict[str, int]:
+    """View → time of its last rebuild, from the documents of `REBUILDS`."""
+    return {
+        mark.data["view"]: timestamps.from_datetime(mark.data["rebuiltAt"])
+        for mark in marks
+        if mark.data is not None
+    }

@@ -18,8 +18,8 @@ from millpond.core.route import Router
 from millpond.core.view import View
 from millpond.dead_letters.replay import Replays
 from millpond.dead_letters.store import StoredLetters
+from millpond.engine.cache import TRUSTED_FOR_S
 from millpond.engine.engine import Engine
-from millpond.engine.reader import CACHE_TRUST_S
 from millpond.engine.rules import EngineRules
 from millpond.flow.service import Flow
 from millpond.live.monitor import Monitor
@@ -123,7 +123,7 @@ class Service:
             return None
         # An embedded store has no other instances. On Firestore they may act on what they read until they give up.
         shared = self.settings.store == FIRESTORE
-        settle_s = self.engine.rules.retry_total_max_s + CACHE_TRUST_S if shared else 0.0
+        settle_s = self.engine.rules.retry_total_max_s + TRUSTED_FOR_S if shared else 0.0
         return RebuildRun.open(self.engine, self.store, view, others_settle_s=settle_s)
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:

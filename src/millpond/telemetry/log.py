@@ -25,6 +25,7 @@ from millpond.core import timestamps
 from millpond.core.ack import FILE, Answered
 from millpond.core.errors import StoreError, kind_of
 from millpond.core.model import Event, ViewResult, is_blank
+from millpond.core.severity import severity_of
 from millpond.telemetry.metrics import Metrics
 
 FLUSH_S = 0.05
@@ -105,7 +106,7 @@ class Log:
         if settlement.ack_action == FILE:
             return
         line = MessageLine(
-            settlement.severity,
+            severity_of(result),
             result.reason,
             timestamps.to_datetime(answered.at),
             self._service,

@@ -18,6 +18,7 @@ from google.cloud.pubsub_v1.subscriber.exceptions import (  # type: ignore[impor
 from millpond.core.ack import Settlement, settle_pull
 from millpond.core.errors import AccessDenied, InvalidEvent, Unavailable, WriteRefused
 from millpond.core.model import Delivery, Outcome, Result
+from millpond.core.severity import severity_of
 from millpond.engine.rules import ROOM_BYTES_MAX
 from millpond.ingress import pull
 from millpond.ingress.pull import Puller, Stream, to_delivery
@@ -76,26 +77,29 @@ def test_every_field_of_a_message_becomes_one_of_the_delivery() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "expected"),
+    ("result", "expected", "severity"),
     [
-        *((Result(outcome, "r"), Settlement(0, "ack", "INFO", retryable=False)) for outcome in list(Outcome)[2:]),
+        *((Result(outcome, "r"), Settlement(0, "ack", retryable=False), "INFO") for outcome in list(Outcome)[2:]),
         (
             Result(Outcome.POISON, "r", error=InvalidEvent("x"), buried=True),
-            Settlement(0, "ack", "ERROR", retryable=False),
+            Settlement(0, "ack", retryable=False),
+            "ERROR",
         ),
         (
             Result(Outcome.POISON, "r", error=WriteRefused("x"), buried=True),
-            Settlement(0, "ack", "ALERT", retryable=False),
+            Settlement(0, "ack", retryable=False),
+            "ALERT",
         ),
-        (Result(Outcome.POISON, "r", error=InvalidEvent("x")), Settlement(0, "nack", "ERROR", retryable=False)),
-        (Result(Outcome.RETRY, "r", error=Unavailable("x")), Settlement(0, "nack", "ERROR", retryable=True)),
-        (Result(Outcome.RETRY, "r", error=AccessDenied("x")), Settlement(0, "nack", "CRITICAL", retryable=True)),
-        (Result(Outcome.RETRY, "r"), Settlement(0, "nack", "ERROR", retryable=True)),
+        (Result(Outcome.POISON, "r", error=InvalidEvent("x")), Settlement(0, "nack", retryable=False), "ERROR"),
+        (Result(Outcome.RETRY, "r", error=Unavailable("x")), Settlement(0, "nack", retryable=True), "ERROR"),
+        (Result(Outcome.RETRY, "r", error=AccessDenied("x")), Settlement(0, "nack", retryable=True), "CRITICAL"),
+        (Result(Outcome.RETRY, "r"), Settlement(0, "nack", retryable=True), "ERROR"),
     ],
 )
-def test_what_may_be_forgotten_is_acknowledged(result: Result, expected: Settlement) -> None:
+def test_what_may_be_forgotten_is_acknowledged(result: Result, expected: Settlement, severity: str) -> None:
     """Nothing else is, whatever it is called."""
     assert settle_pull(result) == expected
+    assert severity_of(result) == severity
 
 
 def test_a_bunch_of_messages_wakes_the_event_loop_once() -> None:

@@ -42,7 +42,7 @@ from millpond.http.api.letter_answers import (
     opened,
     summary,
 )
-from millpond.http.requests import PUSH_EXAMPLE
+from millpond.http.request_schemas import PUSH_EXAMPLE
 from millpond.http.routing import Route, failure, json_response
 from millpond.reprocess.preview import ReplayPreview
 from millpond.service.service import Service

@@ -20,7 +20,7 @@ from millpond.core.model import Outcome
 from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operation, parameter
 from millpond.http.routing import Route
-from millpond.http.sse import MEDIA_TYPE, STREAMS_MAX, Streams
+from millpond.http.streams import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
 from millpond.live.tails import Tail, Wanted
 from millpond.service.service import Service

@@ -21,7 +21,8 @@ from google.cloud.firestore_v1.types import (
     CommitResponse,
 )
 
-from millpond.gcp import FIRESTORE_EMULATOR_VARIABLE, find_credentials, find_emulator
+from millpond.gcp.credentials import find_credentials
+from millpond.gcp.emulators import FIRESTORE_EMULATOR_VARIABLE, find_emulator
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),

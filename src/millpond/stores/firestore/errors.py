@@ -7,7 +7,7 @@ from google.auth.exceptions import GoogleAuthError
 from grpc import StatusCode
 
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.gcp import error_text
+from millpond.gcp.error_text import error_text
 
 # Nothing was applied, because a precondition of the commit failed. Emulators and Firestore's documentation differ
 # in the status for the same case (ALREADY_EXISTS, NOT_FOUND, FAILED_PRECONDITION), so all of them are conflicts.

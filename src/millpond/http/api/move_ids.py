@@ -13,7 +13,7 @@ from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_BODY, Body, operation
 from millpond.http.routing import Route
 from millpond.reprocess.move_ids import MovedDocument
-from millpond.reprocess.old_ids import Moved
+from millpond.reprocess.plan_move import Moved
 from millpond.service.service import Service
 
 IDS_MAX = 100

@@ -18,7 +18,7 @@ from millpond.telemetry.log import Log
 FRESH_S = 15.0
 
 
-class Totals:
+class DocumentCounts:
     """`on_letters` is called with the number of letters after each count."""
 
     def __init__(self, store: Catalog, log: Log, on_letters: Callable[[int], None]) -> None:
@@ -46,7 +46,7 @@ class Totals:
             self._note(error)
 
     async def latest(self) -> dict[str, Any] | None:
-        """The totals in the form that pages get, at most 15 s old; None if the store has never answered."""
+        """The numbers in the form that pages get, at most 15 s old; None if the store has never answered."""
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._asked_at >= FRESH_S:

@@ -15,7 +15,7 @@ from millpond.core.plan import plan
 from millpond.core.receipts import Receipts
 from millpond.core.route import Router, RouteRules
 from millpond.core.view import View
-from millpond.reprocess.old_ids import Move, Moved, new_place, plan_move
+from millpond.reprocess.plan_move import Move, Moved, new_place, plan_move
 from tests.common.pond import at, delivery
 
 OLD, NEW = Ref("doors", "x%5F"), Ref("doors", "x_")
