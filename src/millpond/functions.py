@@ -26,7 +26,7 @@ import msgspec
 
 from millpond import settings as settings_module
 from millpond.core.errors import MalformedEnvelope
-from millpond.flow.event import Filtered, FlowEvent
+from millpond.flow.event_filter import Filtered, FlowEvent
 from millpond.flow.results import OK, FlowResult
 from millpond.flow.service import GRACE_S, Flow
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http

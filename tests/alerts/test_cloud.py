@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millpond.alerts import FILE, load
+from millpond.alerts.definitions import FILE, load
 from millpond.alerts.prometheus import rules
 from millpond.core.ack import Answered, settle_push
 from millpond.core.errors import AccessDenied, Unavailable

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millpond.alerts import FILE, Alerts, load, parse
+from millpond.alerts.definitions import FILE, Alerts, load, parse
 
 ALERTS = load()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from millpond.alerts import Alert, Alerts, load
+from millpond.alerts.definitions import Alert, Alerts, load
 from millpond.alerts.evaluate import AlertState, Series, evaluate
 from millpond.alerts.signals import COUNTERS, GAUGES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.alerts import load
+from millpond.alerts.definitions import load
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.live.history import STEP_S, History
 from millpond.telemetry.metrics import Metrics

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from millpond.alerts import FILE, load, parse
+from millpond.alerts.definitions import FILE, load, parse
 from millpond.alerts.prometheus import alert_name, render, rules
 from tests.alerts.tools import RULES, RULES_TEST, run
 

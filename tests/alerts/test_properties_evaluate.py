@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.alerts import Alert, Alerts, Case, Level, Measure, Signal
+from millpond.alerts.definitions import Alert, Alerts, Case, Level, Measure, Signal
 from millpond.alerts.evaluate import Series, evaluate
 from tests.common.properties import examples
 

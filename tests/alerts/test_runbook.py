@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from millpond.alerts import load
+from millpond.alerts.definitions import load
 from millpond.alerts.table import render
 from millpond.cli.root import COMMANDS, cli
 from tests.alerts.tools import ROOT, unreadable

@@ -6,7 +6,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from millpond.alerts import load
+from millpond.alerts.definitions import load
 from millpond.alerts.signals import COUNTERS, GAUGES, of_view, totals
 from millpond.core.model import Outcome
 from millpond.telemetry.metrics import Metrics

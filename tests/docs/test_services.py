@@ -9,7 +9,7 @@ import pytest
 
 from millpond.cli.root import COMMANDS, cli
 from millpond.core.collections import FLOW_RUNS as RUNS
-from millpond.flow.event import UPDATED_TYPE
+from millpond.flow.event_filter import UPDATED_TYPE
 from millpond.http.events import EVENTS_PATH
 from tests.docs.hcl import (
     HCL,

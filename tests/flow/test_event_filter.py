@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millpond.flow.event import EventData, EventFilter, Filtered, FlowEvent
+from millpond.flow.event_filter import EventData, EventFilter, Filtered, FlowEvent
 from millpond.ingress.cloudevent import decode_http
 from tests.common.eventarc import DATABASE, FORMS, UPDATED, Form, attributes, binary, full_name
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.flow.artifact_paths import NAME_CHARS_MAX, folder_name
-from millpond.flow.run import idempotency_key
+from millpond.flow.run_document import idempotency_key
 from tests.common.properties import examples
 
 IDS = ["", "a", "a+b", "a%2Bb", "a%252Bb", "b", "b+c", "%", "%25", ".", "..", "a/b", "A", "é", "a" * 500, "a" * 501]

@@ -12,7 +12,7 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
 from millpond.core.errors import Unavailable
-from millpond.flow.event import EventData
+from millpond.flow.event_filter import EventData
 from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
 from tests.common.stores import Run, open_store

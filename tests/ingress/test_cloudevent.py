@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.errors import MalformedEnvelope
-from millpond.flow.event import EventData
+from millpond.flow.event_filter import EventData
 from millpond.ingress.cloudevent import CloudEvent, decode_http
 from tests.common.eventarc import (
     FORMS,

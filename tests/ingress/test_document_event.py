@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.errors import MalformedEnvelope
-from millpond.flow.event import EventData
+from millpond.flow.event_filter import EventData
 from millpond.ingress.document_event import decode_json, decode_protobuf
 from tests.common.eventarc import Moment, Place, Reference, as_json, as_protobuf, full_name, message
 

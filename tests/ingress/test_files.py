@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.cli.messages import encode_push
+from millpond.cli.push_bodies import encode_push
 from millpond.core.decode import decode_push
 from millpond.core.model import Delivery
 from millpond.ingress import files

@@ -15,9 +15,9 @@ from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.sim.facts import START, draw_messages
 from millpond.sim.instance import settings_of
-from millpond.sim.swarm import draw
 from millpond.sim.views import Doors
 from millpond.sim.world import World
+from millpond.sim.world_parameters import draw
 
 SEEDS = [seed for seed in range(50) if draw(seed).keeps_log]
 

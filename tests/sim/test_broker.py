@@ -12,8 +12,8 @@ import pytest
 from millpond.sim.broker import Broker
 from millpond.sim.checks import Checks
 from millpond.sim.facts import draw_messages
-from millpond.sim.loop import WORLD, Process, VirtualLoop
-from millpond.sim.swarm import FAULTS, Swarm, draw, without
+from millpond.sim.virtual_time import WORLD, Process, VirtualLoop
+from millpond.sim.world_parameters import FAULTS, Swarm, draw, without
 
 LASTS_S = 300.0
 

@@ -21,8 +21,8 @@ import pytest
 from millpond.sim.facts import draw_messages
 from millpond.sim.rare_states import RARE
 from millpond.sim.runner import run_seeds
-from millpond.sim.swarm import FAULTS, Swarm, draw, without
 from millpond.sim.world import World, run_seed
+from millpond.sim.world_parameters import FAULTS, Swarm, draw, without
 
 SOURCE = Path(__file__).parents[2] / "src" / "millpond"
 
@@ -99,7 +99,7 @@ def test_the_oracle_shares_nothing_that_decides() -> None:
             seen.add(module)
             waiting += _imports_of(module)
 
-    assert seen == {"sim.oracle", "sim.facts", "sim.swarm", "core.timestamps", "core.errors"}
+    assert seen == {"sim.oracle", "sim.facts", "sim.world_parameters", "core.timestamps", "core.errors"}
 
 
 def _imports_of(module: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millpond.alerts import load
+from millpond.alerts.definitions import load
 from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
 from millpond.live.readiness import StoreReadiness

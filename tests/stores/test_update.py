@@ -13,7 +13,7 @@ import pytest
 from millpond.concurrency import Pauses
 from millpond.core.errors import Unavailable, WriteRefused
 from millpond.core.model import Conflict, Delete, Put, Ref, Snapshot, Write
-from millpond.sim.loop import VirtualLoop
+from millpond.sim.virtual_time import VirtualLoop
 from millpond.stores.update import Budget, Decided, Read, retry_conflicts, update
 from tests.common.faulty_store import FaultyStore
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from millpond.alerts import load, prometheus, table
+from millpond.alerts import prometheus, table
+from millpond.alerts.definitions import load
 
 _MADE = {"prometheus": prometheus.render, "table": table.render}
 

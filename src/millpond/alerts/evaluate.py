@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level
+from millpond.alerts.definitions import SEVERITIES, Alert, Alerts, Case, Level
 from millpond.alerts.format import amount, span
 
 State = Literal["ok", "warning", "critical", "unseen"]

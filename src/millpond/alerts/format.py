@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.alerts import Case, Level
+from millpond.alerts.definitions import Case, Level
 
 _UNITS = ((3600, "hour", "h"), (60, "minute", "m"), (1, "second", "s"))
 

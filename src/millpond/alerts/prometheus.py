@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from millpond.alerts import SEVERITIES, Alert, Alerts, Case, Level, Severity
+from millpond.alerts.definitions import SEVERITIES, Alert, Alerts, Case, Level, Severity
 from millpond.alerts.format import duration, span
 from millpond.alerts.signals import COUNTERS, GAUGES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.alerts import Alert, Alerts, Case
+from millpond.alerts.definitions import Alert, Alerts, Case
 from millpond.alerts.format import condition
 
 _HEAD = """\

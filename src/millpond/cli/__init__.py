@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.output import print_error
 from millpond.cli.root import cli
@@ -35,15 +35,15 @@ def run(arguments: Sequence[str]) -> int:
         _refuse_undecodable(arguments)
         code = cli.main(list(arguments), prog_name="millpond", standalone_mode=False)
     except (click.Abort, KeyboardInterrupt):
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except click.ClickException as error:
         return _show(error)
-    except exits.ReaderGone:
+    except exit_codes.ReaderGone:
         return _end_for_closed_output()
     except MillpondError as error:
         print_error(str(error))
-        return exits.code_of(error)
-    return code if isinstance(code, int) else exits.OK
+        return exit_codes.code_of(error)
+    return code if isinstance(code, int) else exit_codes.OK
 
 
 def _refuse_undecodable(arguments: Sequence[str]) -> None:
@@ -68,4 +68,4 @@ def _end_for_closed_output() -> int:
     """`millpond ls … | head`: end without a message. The redirect avoids an error when the interpreter flushes."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.BROKEN_PIPE
+    return exit_codes.BROKEN_PIPE

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from millpond.cli import exits
-from millpond.cli.messages import encode_push
+from millpond.cli import exit_codes
+from millpond.cli.push_bodies import encode_push
 from millpond.cli.server import PATIENCE_S, admin_headers, find_server, patiently, push_path
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
@@ -188,7 +188,7 @@ class _ServerRebuild:
     async def leave(self) -> None:
         """Tell the server to drop the rebuild, so that it frees the fold."""
         if self._begun:
-            with contextlib.suppress(Unreachable, exits.NegativeAnswer):
+            with contextlib.suppress(Unreachable, exit_codes.NegativeAnswer):
                 await self._ask("DELETE", self._path)
 
     async def _ended(self) -> Answer:
@@ -205,7 +205,7 @@ class _ServerRebuild:
     async def _ask(self, method: str, path: str) -> Answer:
         reply = await self._client.request(method, path, headers=self._headers)
         if reply.status >= 400:
-            known = exits.NegativeAnswer if reply.status in {404, 409} else Unreachable
+            known = exit_codes.NegativeAnswer if reply.status in {404, 409} else Unreachable
             raise known(f"{reply.answer.get('error')} ({self._client.address.base})")
         return reply.answer
 
@@ -256,7 +256,7 @@ class LocalBackend:
         opening = self._service.rebuild(view)
         if opening is None:
             names = ", ".join(sorted(known.name for known in self._service.views))
-            raise exits.NegativeAnswer(f"there is no view {view}: loaded are {names} (--views names your own)")
+            raise exit_codes.NegativeAnswer(f"there is no view {view}: loaded are {names} (--views names your own)")
         async with opening as rebuild:
             yield _LocalRebuild(rebuild)
 

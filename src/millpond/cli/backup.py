@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import print_facts, print_json, print_line, print_note, progress
@@ -40,7 +40,7 @@ def backup(file: Path, *, as_json: bool) -> None:
         with _ended_cleanly():
             copied = _copy(store, file)
     except CopyFailed as error:
-        raise exits.NegativeAnswer(str(error)) from None
+        raise exit_codes.NegativeAnswer(str(error)) from None
     if as_json:
         print_json(
             {
@@ -72,7 +72,7 @@ def backup(file: Path, *, as_json: bool) -> None:
 def _embedded(settings: Settings) -> Path:
     refuse_memory(settings)
     if settings.store == FIRESTORE:
-        raise exits.WrongUsage(
+        raise exit_codes.WrongUsage(
             "STORE=firestore is copied by the service itself: "
             f"gcloud firestore export gs://BUCKET --project={settings.gcp_project} "
             f"--database='{settings.firestore_database}'"

@@ -7,7 +7,7 @@ import os
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.demo_show import Show
 from millpond.cli.options import example, load_settings, setting_option, store_option
 from millpond.cli.output import print_error
@@ -37,12 +37,12 @@ def demo(ctx: click.Context, seed: int, rate: float, log_file: str | None) -> No
         settings = load_settings()
         refuse_without_log(settings)
         if settings.push_audience is not None:
-            raise exits.WrongUsage("the demo pushes without a token: unset PUSH_AUDIENCE for it")
+            raise exit_codes.WrongUsage("the demo pushes without a token: unset PUSH_AUDIENCE for it")
         settings = msgspec.structs.replace(settings, steps=(*settings.steps, _STEPS))
         show = Show(seed=seed, rate=rate)
         with open(log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a device as well as a file
             server.serve(settings, log_stream=log, beside=show.run)
-            exits.leave(exits.NEGATIVE if show.different else exits.OK)
+            exit_codes.leave(exit_codes.NEGATIVE if show.different else exit_codes.OK)
     except MillpondError as error:
         print_error(str(error))
-        ctx.exit(exits.USAGE)
+        ctx.exit(exit_codes.USAGE)

@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 
-from millpond.cli.messages import encode_push, now_us
+from millpond.cli.push_bodies import encode_push, now_us
 from millpond.cli.server import PUSH_PATH
 from millpond.core.errors import Unreachable
 from millpond.core.model import Delivery

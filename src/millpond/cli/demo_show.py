@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from millpond.cli.demo_feed import Feed
-from millpond.cli.messages import now_us
+from millpond.cli.push_bodies import now_us
 from millpond.core.errors import MillpondError
 from millpond.demo.scene import symbols
 from millpond.reprocess.fold import open_scratch

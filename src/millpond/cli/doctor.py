@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.options import OVERRIDES, example, json_option, store_option, views_option
 from millpond.cli.output import print_coloured, print_json, print_line
@@ -59,7 +59,7 @@ def doctor(ctx: click.Context, subscriptions: tuple[str, ...], *, as_json: bool)
     else:
         _show(findings)
         print_line(_sum_of(counts))
-    ctx.exit(exits.NEGATIVE if counts[State.PROBLEM] else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if counts[State.PROBLEM] else exit_codes.OK)
 
 
 def _show(findings: Sequence[Finding]) -> None:

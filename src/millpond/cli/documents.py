@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
@@ -40,9 +40,9 @@ def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> Non
     if snapshot.data is None:
         text = f"there is no document {ref.path}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond ls {ref.collection}` lists the documents")
+            raise exit_codes.NegativeAnswer(f"{text}: `millpond ls {ref.collection}` lists the documents")
         print_json({"reason": "not_found", "error": text})
-        ctx.exit(exits.NEGATIVE)
+        ctx.exit(exit_codes.NEGATIVE)
     if as_json:
         print_json(as_document(snapshot))
         return
@@ -86,8 +86,8 @@ def ls(ctx: click.Context, collection: str | None, limit: int, after: str | None
     if not page:
         if not as_json:
             where = f"after {after} in {collection}" if after else f"in {collection}"
-            raise exits.NegativeAnswer(f"there are no documents {where}: `millpond ls` lists the collections")
-        ctx.exit(exits.NEGATIVE)
+            raise exit_codes.NegativeAnswer(f"there are no documents {where}: `millpond ls` lists the collections")
+        ctx.exit(exit_codes.NEGATIVE)
 
 
 def _ref(path: str, key: str | None) -> Ref:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, TypeVar
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, open_backend
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
@@ -25,9 +25,9 @@ from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import RunExists
 from millpond.core.model import Document, Ref, Snapshot
 from millpond.core.ports import StoreWithCatalog
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow import statuses
-from millpond.flow.event import UPDATED_TYPE, FlowEvent
+from millpond.flow.event_filter import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome
 from millpond.flow.service import Flow
 from millpond.flow.submit import id_of
@@ -83,7 +83,7 @@ def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: b
         if not as_json:
             raise
         print_json({"reason": error.reason, "error": str(error)})
-        ctx.exit(exits.NEGATIVE)
+        ctx.exit(exit_codes.NEGATIVE)
     if as_json:
         print_json(answer)
         return
@@ -110,12 +110,12 @@ def show(ctx: click.Context, run_id: str, *, as_json: bool) -> None:
     if found.data is None:
         text = f"there is no run {run_id}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond ls {FLOW_RUNS}` lists the runs")
+            raise exit_codes.NegativeAnswer(f"{text}: `millpond ls {FLOW_RUNS}` lists the runs")
         print_json({"reason": "not_found", "error": text})
-        ctx.exit(exits.NEGATIVE)
+        ctx.exit(exit_codes.NEGATIVE)
     if as_json:
         print_json({"runId": run_id, "version": str(found.version), "data": found.data})
-        ctx.exit(exits.OK)
+        ctx.exit(exit_codes.OK)
     print_steps(run_id, found.data)
 
 
@@ -146,7 +146,7 @@ def sweep(*, as_json: bool) -> None:
         ]
     )
     if report["left"]:
-        raise exits.NegativeAnswer(f"{report['left']} runs could not be changed; the log says why")
+        raise exit_codes.NegativeAnswer(f"{report['left']} runs could not be changed; the log says why")
 
 
 @flow.command(
@@ -170,7 +170,7 @@ def run_local(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json
     else:
         print_steps(run_id, run)
     done = all(step["status"] == statuses.SUCCEEDED for step in run["steps"].values())
-    ctx.exit(exits.OK if done else exits.NEGATIVE)
+    ctx.exit(exit_codes.OK if done else exit_codes.NEGATIVE)
 
 
 async def _read(settings: Settings, run_id: str) -> Snapshot:

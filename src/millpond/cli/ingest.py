@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import click
 import uvloop
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, Backend, open_backend
 from millpond.cli.options import example, json_option, load_settings, store_option, url_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
@@ -121,7 +121,7 @@ def ingest(
         _show(summary)
         if report.outcomes["poison"] and settings.poison_policy != "native":
             print_note("Poison messages are dead letters now: millpond dlq list")
-    ctx.exit(exits.NEGATIVE if report.faulty else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if report.faulty else exit_codes.OK)
 
 
 def _show(summary: dict[str, Any]) -> None:

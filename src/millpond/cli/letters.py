@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean_block
+from millpond.cli.letters_selection import LetterCommand, filter_options
 from millpond.cli.letters_write import purge, replay
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
-from millpond.cli.selection import LetterCommand, filter_options
 from millpond.cli.store import open_for_reading
 from millpond.core.collections import LETTERS
 from millpond.core.model import Delivery, Ref, Snapshot
@@ -112,9 +112,9 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
     if opened is None:
         text = f"there is no letter {letter_id}"
         if not as_json:
-            raise exits.NegativeAnswer(f"{text}: `millpond dlq list` lists them")
+            raise exit_codes.NegativeAnswer(f"{text}: `millpond dlq list` lists them")
         print_json({"reason": "not_found", "error": text})
-        ctx.exit(exits.NEGATIVE)
+        ctx.exit(exit_codes.NEGATIVE)
     envelope = in_store.summary(opened.snapshot)
     payload = (opened.delivery.data or b"").decode("utf-8", "replace")
     if as_json:

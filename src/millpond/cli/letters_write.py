@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.backend import AT_ONCE, Answer, open_backend
 from millpond.cli.letters_preview import show_preview
+from millpond.cli.letters_selection import LetterCommand, chosen_ids, filter_options
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
-from millpond.cli.selection import LetterCommand, chosen_ids, filter_options
 from millpond.cli.store import refuse_memory, refuse_missing
 from millpond.core.errors import StoreError, Unreachable, missing_extra
 from millpond.core.model import Delivery
@@ -74,7 +74,7 @@ def replay(
         chosen = chosen_ids(settings, ids, wanted, everything=everything)
         answers = show_preview(settings, chosen, as_json=as_json)
         outcomes = {str(answer["outcome"]) for answer in answers}
-        ctx.exit(exits.OK if outcomes <= SETTLING_OUTCOMES else exits.NEGATIVE)
+        ctx.exit(exit_codes.OK if outcomes <= SETTLING_OUTCOMES else exit_codes.NEGATIVE)
     if subscription is not None:
         if ids or everything or wanted != ALL_LETTERS:
             raise click.UsageError("--subscription goes with neither IDs nor --all and its filters", ctx)
@@ -97,7 +97,7 @@ def replay(
             if len(failed) > _SHOWN_MAX:
                 print_line(f"… and {len(failed) - _SHOWN_MAX} more that failed")
         print_table(_OUTCOMES, counts.most_common())
-    ctx.exit(exits.OK if counts.keys() <= SETTLING_OUTCOMES else exits.NEGATIVE)
+    ctx.exit(exit_codes.OK if counts.keys() <= SETTLING_OUTCOMES else exit_codes.NEGATIVE)
 
 
 @click.command(
@@ -135,7 +135,7 @@ def purge(
             print_note(
                 f"There was no letter {letter_id}." if state is None else f"{letter_id} is not {state} any more."
             )
-    ctx.exit(exits.NEGATIVE if missing else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if missing else exit_codes.OK)
 
 
 def _settings() -> Settings:
@@ -149,7 +149,7 @@ def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to purge", click.get_current_context())
     if not click.confirm(f"Purge {_letters(count)} forever? Purged letters cannot be replayed.", err=True):
-        raise exits.NegativeAnswer("nothing was purged")
+        raise exit_codes.NegativeAnswer("nothing was purged")
 
 
 def _letters(count: int) -> str:

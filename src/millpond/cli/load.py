@@ -14,10 +14,10 @@ import click
 import msgspec
 import uvloop
 
-from millpond.cli import exits
-from millpond.cli.messages import encode_push, now_us
+from millpond.cli import exit_codes
 from millpond.cli.options import example, json_option, load_settings, url_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_table, progress
+from millpond.cli.push_bodies import encode_push, now_us
 from millpond.cli.server import push_path
 from millpond.core import timestamps
 from millpond.core.errors import Unreachable
@@ -105,7 +105,7 @@ def load(
         print_json(summary)
     else:
         _show(summary)
-    ctx.exit(exits.NEGATIVE if measures.failed else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if measures.failed else exit_codes.OK)
 
 
 async def _run(url: Address, events: Events, requests: int, concurrency: int, timeout_s: float) -> Measures:

@@ -14,7 +14,7 @@ from itertools import groupby
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, open_backend
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
@@ -76,14 +76,14 @@ def move_ids(ctx: click.Context, view_name: str | None, *, dry_run: bool, yes: b
     else:
         _show(answers, dry_run=dry_run)
     left = any(answer["outcome"] == Moved.LEFT for answer in answers)
-    ctx.exit(exits.NEGATIVE if left else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if left else exit_codes.OK)
 
 
 def _chosen(views: Sequence[View], name: str | None) -> list[View]:
     chosen = [view for view in views if name in {None, view.name}]
     if not chosen:
         names = ", ".join(sorted(view.name for view in views))
-        raise exits.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
+        raise exit_codes.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
     return chosen
 
 
@@ -131,7 +131,7 @@ def _confirm(count: int) -> None:
             click.get_current_context(),
         )
     if not click.confirm(f"Move {_documents(count)}?", err=True):
-        raise exits.NegativeAnswer("nothing was moved")
+        raise exit_codes.NegativeAnswer("nothing was moved")
 
 
 def _show(answers: Sequence[Answer], *, dry_run: bool) -> None:

@@ -8,11 +8,11 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
-from millpond.cli.messages import encode_push, new_message_id, now_us
 from millpond.cli.options import example, json_option, load_settings, store_option, url_option
 from millpond.cli.output import Column, print_json, print_line, print_table, verdict
+from millpond.cli.push_bodies import encode_push, new_message_id, now_us
 from millpond.cli.server import guess_server, push_path
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id
@@ -86,7 +86,7 @@ def publish(
         print_json(answer)
     else:
         _show(answer, delivery)
-    ctx.exit(exits.OK if reply.status == 200 else exits.NEGATIVE)
+    ctx.exit(exit_codes.OK if reply.status == 200 else exit_codes.NEGATIVE)
 
 
 async def _send(address: Address, body: bytes) -> Reply:

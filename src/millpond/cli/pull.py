@@ -7,7 +7,7 @@ import re
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
 from millpond.core.errors import MillpondError, SettingsError, missing_extra
@@ -56,8 +56,8 @@ def pull(ctx: click.Context, subscriptions: tuple[str, ...]) -> None:
         fine = server.serve(settings, open_source=lambda service: _open_puller(settings, service, subscriptions))
     except MillpondError as error:
         print_error(str(error))
-        ctx.exit(exits.USAGE)
-    exits.leave(exits.OK if fine else exits.NEGATIVE)
+        ctx.exit(exit_codes.USAGE)
+    exit_codes.leave(exit_codes.OK if fine else exit_codes.NEGATIVE)
 
 
 def _check(name: str, settings: Settings) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, open_backend
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import print_json, print_line, print_note
@@ -54,7 +54,7 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
         print_json(state)
     elif swapped:
         print_line(f"Rebuilt {view}; documents written: {state['written']}.")
-    ctx.exit(exits.OK if swapped else exits.NEGATIVE)
+    ctx.exit(exit_codes.OK if swapped else exit_codes.NEGATIVE)
 
 
 def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answer:

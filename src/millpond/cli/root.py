@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from millpond._version import __version__
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.options import store_option, views_option
 
 
@@ -61,7 +61,7 @@ EPILOG = "\n".join(
         "",
         "\b",
         "Exit codes:",
-        *(f"  {code:<4} {meaning}" for code, meaning in exits.TABLE),
+        *(f"  {code:<4} {meaning}" for code, meaning in exit_codes.TABLE),
         "",
         "Every setting is an environment variable; `millpond config` lists them.",
     ]
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            raise exits.ReaderGone from None
+            raise exit_codes.ReaderGone from None
         return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.options import example, load_settings, setting_option, steps_option, store_option, views_option
 from millpond.cli.output import print_error
 from millpond.core.errors import MillpondError
@@ -26,7 +26,7 @@ def serve(ctx: click.Context) -> None:
     """
     try:
         server.serve(load_settings())
-        exits.leave(exits.OK)
+        exit_codes.leave(exit_codes.OK)
     except MillpondError as error:
         print_error(str(error))
-        ctx.exit(exits.USAGE)
+        ctx.exit(exit_codes.USAGE)

@@ -8,15 +8,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.options import example, json_option
 from millpond.cli.output import Column, print_json, print_line, print_table, progress
 from millpond.core.timestamps import SECOND_US
 from millpond.sim.facts import START, PublishedMessage
 from millpond.sim.runner import Summary, run_seeds
 from millpond.sim.shrink import NONE, Smaller, shrink
-from millpond.sim.swarm import FAULTS
 from millpond.sim.world import WorldFailure, WorldReport
+from millpond.sim.world_parameters import FAULTS
 
 _COUNTS = (Column("what happened"), Column("times", right=True))
 _MESSAGES = (
@@ -99,7 +99,7 @@ def simulate(
     unreached = summary.unreached if require_rare else []
     if unreached and not as_json:
         print_line(f"rare states that no world reached: {', '.join(unreached)}")
-    ctx.exit(exits.NEGATIVE if summary.failures or unreached else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if summary.failures or unreached else exit_codes.OK)
 
 
 def _refuse_many(ctx: click.Context) -> None:
@@ -133,7 +133,7 @@ def _run_one(ctx: click.Context, one: Smaller, *, trace: bool, as_json: bool) ->
             print_table(_COUNTS, sorted(report.seen.items()))
         print_line(f"seed {one.seed}: {report.messages} messages, {report.seconds:.0f} simulated seconds")
         print_line(_verdict(report.failure))
-    ctx.exit(exits.OK if report.failure is None else exits.NEGATIVE)
+    ctx.exit(exit_codes.OK if report.failure is None else exit_codes.NEGATIVE)
 
 
 def _shrunk(report: WorldReport) -> Smaller:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from millpond.cli.exits import WrongUsage
+from millpond.cli.exit_codes import WrongUsage
 from millpond.core.errors import Unreachable
 from millpond.core.ports import StoreWithCatalog
 from millpond.service.service import Service

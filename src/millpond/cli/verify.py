@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import (
     Column,
@@ -68,12 +68,12 @@ def verify(ctx: click.Context, *, as_json: bool) -> None:
         print_json(report)
     else:
         tell_report(report, _FIGURES)
-    ctx.exit(exits.NEGATIVE if report["different"] else exits.OK)
+    ctx.exit(exit_codes.NEGATIVE if report["different"] else exit_codes.OK)
 
 
 def refuse_without_log(settings: Settings) -> None:
     if not settings.event_log:
-        raise exits.WrongUsage(
+        raise exit_codes.WrongUsage(
             "there is no event log to fold: EVENT_LOG is off; set EVENT_LOG=on, and what arrives from then on "
             "can be checked"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from millpond.cli import exits
+from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_table, stamp_parts, verdict
@@ -39,9 +39,9 @@ def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
         text = f"there is no record of {any_id}"
         if as_json:
             print_json({"reason": "not_found", "error": text})
-            ctx.exit(exits.NEGATIVE)
+            ctx.exit(exit_codes.NEGATIVE)
         hint = "it may not have arrived, or its entry has expired" if settings.event_log else "EVENT_LOG is off"
-        raise exits.NegativeAnswer(f"{text}: {hint}")
+        raise exit_codes.NegativeAnswer(f"{text}: {hint}")
     if as_json:
         print_json(story)
         return

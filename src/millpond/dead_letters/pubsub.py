@@ -1,7 +1,7 @@
 """Dead letters on a Pub/Sub topic: the data unchanged, with attributes that hold the delivery and the reason.
 
 The engine calls it. A letter is published before its message is acknowledged; if that fails, the message stays with
-its subscription. `millpond dlq replay --subscription` reads letters back (`attributes.py`, `ingress/replay.py`).
+its subscription. `ingress.dead_letter_subscription` reads letters back, for `millpond dlq replay --subscription`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from millpond.core.errors import Unavailable
 from millpond.core.model import Delivery
 from millpond.core.ports import DeadLetterSink
 from millpond.core.route import DeadLetter, Fault, Item
-from millpond.dead_letters.attributes import VALUE_BYTES_MAX, describe
+from millpond.dead_letters.pubsub_attributes import VALUE_BYTES_MAX, describe
 from millpond.gcp.credentials import find_credentials
 from millpond.gcp.emulators import PUBSUB_EMULATOR_VARIABLE, find_emulator
 from millpond.gcp.error_text import error_text

@@ -15,7 +15,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.sim.facts import Fact, PublishedMessage, draw_flaw, draw_time, publish
-from millpond.sim.swarm import Producers
+from millpond.sim.world_parameters import Producers
 
 # More faults than on an ordinary day.
 PRODUCERS = Producers(

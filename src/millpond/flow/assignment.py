@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Document
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow import statuses, transitions
 from millpond.flow.artifact_paths import folder_name
 from millpond.flow.claims import Applied, Claims
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import Documents, StepContext, StepFunction
+from millpond.flow.step_work import Failed, Interrupted, LeaseKeeper, Lost, Succeeded, work
 from millpond.flow.transitions import Bid, Refused, Transition
-from millpond.flow.work import Failed, Interrupted, LeaseKeeper, Lost, Succeeded, work
 from millpond.settings import Settings
 
 OUTPUTS_REFUSED = "OUTPUTS_REFUSED"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from millpond.flow.event import Filtered, FlowEvent
+from millpond.flow.event_filter import Filtered, FlowEvent
 from millpond.flow.results import FlowResult
-from millpond.flow.run import Survey
+from millpond.flow.run_document import Survey
 from millpond.telemetry.log import TEXT_CHARS_MAX, Log
 
 # Lines per run about steps that are blocked or cannot be read.

@@ -19,14 +19,14 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.flow import submit
 from millpond.flow.assignment import Workplace
 from millpond.flow.claims import Claims
-from millpond.flow.documents import PatientDocuments
-from millpond.flow.event import EventFilter, Filtered, FlowEvent
+from millpond.flow.event_filter import EventFilter, Filtered, FlowEvent
 from millpond.flow.flow_log import FlowLines
-from millpond.flow.local import LocalEvents
+from millpond.flow.local_events import LocalEvents
 from millpond.flow.registry import Steps
 from millpond.flow.results import FlowResult
-from millpond.flow.run import type_of
+from millpond.flow.run_document import type_of
 from millpond.flow.step import Documents
+from millpond.flow.step_documents import PatientDocuments
 from millpond.flow.submit import SubmittedRun
 from millpond.flow.sweep import Sweep, SweepReport
 from millpond.flow.worker import FlowWorker

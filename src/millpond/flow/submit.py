@@ -15,7 +15,7 @@ from millpond.core.errors import InvalidRun, RunExists, WriteRefused, json_type
 from millpond.core.hashing import base32_sha256
 from millpond.core.model import Committed, Document, Patch, Put, Ref, Snapshot
 from millpond.core.ports import Store
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow import statuses
 from millpond.stores.update import Budget, Decided, update
 

@@ -17,10 +17,10 @@ from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import StoreWithCatalog
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow import statuses, transitions
 from millpond.flow.claims import Applied, Claims
-from millpond.flow.run import Survey
+from millpond.flow.run_document import Survey
 from millpond.flow.submit import touch_run
 from millpond.flow.transitions import Refused, Transition
 from millpond.telemetry.log import Log

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from millpond.core import timestamps
 from millpond.core.model import Document
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow.leases import Lease, lease_of
 from millpond.flow.statuses import FAILED, READY, RUNNING, SUCCEEDED
 

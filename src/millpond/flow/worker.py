@@ -16,10 +16,10 @@ from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import Overloaded, StoreError
 from millpond.core.model import Document, Ref
 from millpond.core.ports import Store
-from millpond.flow import run as runs
+from millpond.flow import run_document as runs
 from millpond.flow import statuses, transitions
 from millpond.flow.assignment import SHUTTING_DOWN, Assignment, Workplace
-from millpond.flow.event import Filtered, FlowEvent
+from millpond.flow.event_filter import Filtered, FlowEvent
 from millpond.flow.flow_log import FlowLines
 from millpond.flow.registry import Steps
 from millpond.flow.results import FlowOutcome, FlowResult

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from millpond.core.errors import MalformedEnvelope, json_type
-from millpond.flow.event import EventData
+from millpond.flow.event_filter import EventData
 from millpond.ingress import document_event
 from millpond.ingress.document_event import NO_DATA, REASON
 

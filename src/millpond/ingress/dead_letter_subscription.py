@@ -19,7 +19,7 @@ from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery
 from millpond.core.timestamps import SECOND_US
-from millpond.dead_letters.attributes import restore
+from millpond.dead_letters.pubsub_attributes import restore
 from millpond.gcp.error_text import error_text
 from millpond.gcp.pubsub import open_subscriber
 

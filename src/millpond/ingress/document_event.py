@@ -20,7 +20,7 @@ from millpond.core import timestamps
 from millpond.core.document import INTEGER_MAX, INTEGER_MIN
 from millpond.core.errors import MalformedEnvelope, json_type
 from millpond.core.model import Document
-from millpond.flow.event import EventData
+from millpond.flow.event_filter import EventData
 from millpond.stores.firestore.values import decode_fields
 
 REASON = "malformed_event"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond import alerts
-from millpond.alerts import signals
+from millpond.alerts import definitions, signals
 from millpond.alerts.evaluate import AlertState, Series, evaluate
 from millpond.live.history import History
 
 
 class Alerting:
     def __init__(self) -> None:
-        self._alerts = alerts.load()
+        self._alerts = definitions.load()
         self._states: list[AlertState] = []
 
     def __call__(self, history: History) -> Sequence[AlertState]:

@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millpond import alerts
-from millpond.alerts import signals
+from millpond.alerts import definitions, signals
 from millpond.live.sample import OUTCOMES, Step, difference, read
 from millpond.telemetry.metrics import Metrics
 
 STEP_S = 2
 # Half an hour is shown. Alerts need more: some compare with half an hour ago for several steps.
 SHOWN_MAX = 900
-STEPS_MAX = int(alerts.load().needed_s()) // STEP_S + 1
+STEPS_MAX = int(definitions.load().needed_s()) // STEP_S + 1
 # Counts of each view are shown per minute.
 VIEW_STEPS = 30
 # The columns that pages get; the others are for alerts.

@@ -19,8 +19,8 @@ from millpond.core.model import Delivery
 from millpond.sim import oracle
 from millpond.sim.checks import Broken, Checks
 from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of
-from millpond.sim.loop import WORLD, Process, VirtualLoop
-from millpond.sim.swarm import COUNTED_S, Swarm
+from millpond.sim.virtual_time import WORLD, Process, VirtualLoop
+from millpond.sim.world_parameters import COUNTED_S, Swarm
 
 SUBSCRIPTION = "projects/sim/subscriptions/all"
 _BACKOFF_S = 0.2

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from millpond.core import timestamps
-from millpond.sim.swarm import Producers, Swarm
+from millpond.sim.world_parameters import Producers, Swarm
 
 START = 1_767_571_200_000_000  # 2026-01-05T00:00:00Z
 _SECOND = timestamps.SECOND_US

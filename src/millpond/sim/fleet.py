@@ -9,8 +9,8 @@ from collections.abc import Callable
 from millpond.flow.step import StepFunction
 from millpond.settings import Settings
 from millpond.sim.instance import Instance, OnAnswer
-from millpond.sim.loop import WORLD
 from millpond.sim.store import Storehouse
+from millpond.sim.virtual_time import WORLD
 
 # A killed process runs up to this many more callbacks, so it may die at any await, not only at a timer.
 _STEPS_LEFT_MAX = 60

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StepFailed, StoreError
 from millpond.core.model import Document, Put, Ref, Snapshot, Version
-from millpond.flow.event import UPDATED_TYPE, FlowEvent
+from millpond.flow.event_filter import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.flow.sweep import SweepReport
 from millpond.sim.checks import Broken, Rules
 from millpond.sim.flow_checks import DONE, StepChecks
 from millpond.sim.instance import STEP_TYPE, Instance
-from millpond.sim.loop import WORLD, VirtualLoop
 from millpond.sim.store import Storehouse
+from millpond.sim.virtual_time import WORLD, VirtualLoop
 
 # The time until an unanswered event is redelivered; longer than any step.
 _ANSWER_S = 120.0

@@ -29,10 +29,10 @@ from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.sim.facts import START
-from millpond.sim.loop import Process, VirtualLoop
 from millpond.sim.store import StoreConnection, Storehouse
-from millpond.sim.swarm import RECEIPT_TTL_DAYS, Swarm
 from millpond.sim.views import Doors
+from millpond.sim.virtual_time import Process, VirtualLoop
+from millpond.sim.world_parameters import RECEIPT_TTL_DAYS, Swarm
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 

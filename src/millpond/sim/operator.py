@@ -17,9 +17,9 @@ from millpond.sim import oracle
 from millpond.sim.checks import Checks, Rules
 from millpond.sim.facts import BUG, PublishedMessage
 from millpond.sim.instance import Instance
-from millpond.sim.loop import WORLD
 from millpond.sim.oracle import KIND_OF, KINDS
 from millpond.sim.store import Storehouse
+from millpond.sim.virtual_time import WORLD
 
 # The expiry of a store lags: an expired document stays for a while.
 _SWEEP_EVERY_S = 600.0

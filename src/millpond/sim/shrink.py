@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from millpond.sim.facts import PublishedMessage, draw_messages
-from millpond.sim.swarm import FAULTS, Swarm, draw, without
 from millpond.sim.world import World, WorldReport
+from millpond.sim.world_parameters import FAULTS, Swarm, draw, without
 
 RUNS_MAX = 600
 NONE = "none"

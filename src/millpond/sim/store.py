@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
 from millpond.sim.facts import UNSTORABLE
-from millpond.sim.loop import WORLD, VirtualLoop
-from millpond.sim.swarm import Swarm
+from millpond.sim.virtual_time import WORLD, VirtualLoop
+from millpond.sim.world_parameters import Swarm
 from millpond.stores.memory import MemoryStore
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from millpond.core import timestamps
 from millpond.core.collections import FLOW_RUNS, LETTERS, RECEIPTS
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, LogEntry, Outcome, Ref, Result
-from millpond.dead_letters.attributes import restore
+from millpond.dead_letters.pubsub_attributes import restore
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
 from millpond.sim.checks import TALLIES, Broken, Checks, Rules, letter_of
@@ -30,11 +30,11 @@ from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
 from millpond.sim.flow import FlowWorld
 from millpond.sim.instance import Instance, settings_of
-from millpond.sim.loop import WORLD, Stuck, VirtualLoop
 from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF
 from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
-from millpond.sim.swarm import Swarm, draw
+from millpond.sim.virtual_time import WORLD, Stuck, VirtualLoop
+from millpond.sim.world_parameters import Swarm, draw
 from millpond.stores.memory import MemoryStore
 
 # How long faults continue after the last message is published, and how long draining may take after that.

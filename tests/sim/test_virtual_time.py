@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millpond.sim.loop import WORLD, Process, Stuck, VirtualLoop
+from millpond.sim.virtual_time import WORLD, Process, Stuck, VirtualLoop
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from millpond.concurrency import doubled_s
 from millpond.core.collections import FLOW_RUNS
 from millpond.core.errors import StoreError
 from millpond.core.ports import StoreWithCatalog
-from millpond.flow import run as runs
-from millpond.flow.event import UPDATED_TYPE, FlowEvent
+from millpond.flow import run_document as runs
+from millpond.flow.event_filter import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.sweep import each_run
 from millpond.telemetry.log import Log

@@ -14,9 +14,9 @@ import pytest
 from millpond.core import timestamps
 from millpond.core.errors import InvalidRun, RunExists, Unavailable
 from millpond.core.model import Document
-from millpond.flow import local
-from millpond.flow.event import FlowEvent
-from millpond.flow.local import LocalEvents
+from millpond.flow import local_events
+from millpond.flow.event_filter import FlowEvent
+from millpond.flow.local_events import LocalEvents
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.stores.memory import MemoryStore
@@ -81,7 +81,7 @@ async def test_what_a_crash_left_is_taken_up_at_start(tmp_path: Path) -> None:
 
 async def test_a_store_that_was_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody sends the event again, so it is remembered, with longer and longer pauses."""
-    monkeypatch.setattr(local, "_RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(local_events, "_RETRY_FIRST_S", 0.01)
     store = WatchedStore(MemoryStore())
     bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.05")
     bench.flow.start()
@@ -107,8 +107,8 @@ def events_of(handle: Callable[[FlowEvent], Awaitable[FlowResult]]) -> LocalEven
 
 async def test_events_go_on_after_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away for weeks, and a bug of ours: neither ends the serving of events."""
-    monkeypatch.setattr(local, "_RETRY_FIRST_S", 0.0)
-    monkeypatch.setattr(local, "_RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(local_events, "_RETRY_FIRST_S", 0.0)
+    monkeypatch.setattr(local_events, "_RETRY_MAX_S", 0.0)
     tries: Counter[str] = Counter()
 
     async def handle(event: FlowEvent) -> FlowResult:
