@@ -15,7 +15,8 @@ from millpond.alerts.prometheus import rules
 from millpond.core.ack import Answered, settle_push
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Outcome, Result
-from millpond.telemetry.log import Log, MessageLine, ViewLine
+from millpond.telemetry.log import Log
+from millpond.telemetry.message_line import MessageLine, ViewLine
 from millpond.telemetry.metrics import Metrics
 from tests.alerts.tools import ROOT, run, unreadable
 

@@ -19,6 +19,7 @@ from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRef
 from millpond.core.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_writer
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.lock import StoreInUse, StoreLock, find_holder
 from millpond.stores.sqlite.store import SqliteStore
@@ -130,13 +131,13 @@ def test_a_schema_is_upgraded_on_open(tmp_path: Path) -> None:
     """Step by step, each with its version, all or nothing."""
     path = tmp_path / "old.db"
     migrations = (*sqlite_schema.MIGRATIONS, "CREATE TABLE next_year(x)", "CREATE TABLE after_that(x)")
-    sqlite_schema.open_writer(path, migrations[:2]).close()
-    connection = sqlite_schema.open_writer(path, migrations)
+    open_writer(path, migrations[:2]).close()
+    connection = open_writer(path, migrations)
     assert connection.execute("PRAGMA user_version").get == len(migrations)
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
     assert {"documents", "next_year", "after_that"} <= tables
     with pytest.raises(apsw.SQLError):
-        sqlite_schema.open_writer(path, (*migrations, "CREATE TABLE half(x); nonsense"))
+        open_writer(path, (*migrations, "CREATE TABLE half(x); nonsense"))
     assert connection.execute("PRAGMA user_version").get == len(migrations)
     assert not list(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'"))
 
@@ -144,7 +145,7 @@ def test_a_schema_is_upgraded_on_open(tmp_path: Path) -> None:
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     """An older Millpond must not guess what a newer one wrote."""
     path = tmp_path / "new.db"
-    connection = sqlite_schema.open_writer(path)
+    connection = open_writer(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(Unavailable, match="99"):

@@ -17,7 +17,7 @@ import pytest
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Delivery, Put, Ref
-from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader
 from millpond.stores.sqlite.store import SqliteStore
 from proof.kills.check import StoreCheck
 from proof.kills.client import Deliveries, Load
@@ -190,7 +190,7 @@ def test_a_store_that_could_not_be_opened_can_be_opened_later(
             await SqliteStore(path).close()
         disk.lift()
         store = SqliteStore(path)
-        looking = sqlite_schema.open_reader(path)
+        looking = open_reader(path)
         assert looking.execute("PRAGMA integrity_check").get == "ok"
         looking.close()
         assert await store.collections() == ([] if is_new else [("ponds", 1)])

@@ -21,6 +21,7 @@ import pytest
 from millpond.core.errors import StoreError
 from millpond.core.model import Committed, Put, Ref
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader, open_writer
 from millpond.stores.sqlite.store import SqliteStore
 from tests.crash.power import KEPT, Disk, write_files
 from tests.crash.recorder import (
@@ -97,7 +98,7 @@ async def look(path: Path) -> Any:
     """What the store holds; it must be sound, agree with itself, and take another commit."""
     store = SqliteStore(path)
     try:
-        connection = sqlite_schema.open_reader(path)
+        connection = open_reader(path)
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         found = content_of(connection)
         connection.close()
@@ -187,7 +188,7 @@ def test_a_power_cut_during_an_upgrade(tmp_path: Path, left: Path) -> None:
     path = tmp_path / STORE
     asyncio.run(_fill(path))
     begin = {STORE: path.read_bytes()}
-    journal = recorded(tmp_path, lambda path, _: sqlite_schema.open_writer(path, MIGRATIONS).close())
+    journal = recorded(tmp_path, lambda path, _: open_writer(path, MIGRATIONS).close())
     found: Counter[int] = Counter()
     for cut in cuts(journal, Disk(begin)):
         write_files(left, cut.files)
@@ -210,7 +211,7 @@ def _upgraded(path: Path) -> int:
     for expected, last in ((number, False), (len(MIGRATIONS), True)):
         if last:
             connection.close()
-            connection = sqlite_schema.open_writer(path, MIGRATIONS)
+            connection = open_writer(path, MIGRATIONS)
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         assert connection.execute("PRAGMA user_version").get == expected
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}

@@ -93,7 +93,7 @@ def test_what_the_page_names_exists() -> None:
 
 def test_a_stale_name_is_noticed() -> None:
     """Of each kind: a path, a target, a module, a subcommand, a name, also inside a block of commands."""
-    good = "`make test` `tests/core` `python -m millpond.settings.docs` `millpond verify` `_check_together`\n"
+    good = "`make test` `tests/core` `python -m millpond.settings.docs` `millpond verify` `check_together`\n"
     bad = ["make gone", "tests/gone", "python -m millpond.gone", "millpond gone", "settings_parse.gone_now"]
     assert faults(good + " ".join(f"`{text}`" for text in bad)) == bad
     assert faults("```sh\nmake lock   # needs uv\nmake gone   # not there\n```\n") == ["make gone"]

@@ -28,7 +28,7 @@ from millpond.reprocess.jobs import Rebuilds
 from millpond.service.service import Service
 from millpond.settings import table as settings_table
 from millpond.stores.memory import MemoryStore
-from millpond.telemetry.log import MessageLine
+from millpond.telemetry.message_line import MessageLine
 from millpond.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]

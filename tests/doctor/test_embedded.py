@@ -17,6 +17,7 @@ from millpond.doctor import embedded as embedded_check
 from millpond.doctor.embedded import check_embedded
 from millpond.doctor.findings import Finding, State
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader, open_writer
 from millpond.stores.sqlite.lock import StoreLock
 from tests.common.filled_store import fill
 
@@ -68,7 +69,7 @@ def test_a_damaged_head_is_found(pond: Path) -> None:
 
 def test_another_schema(pond: Path, tmp_path: Path) -> None:
     """An older one is upgraded by the next server, which is worth a backup; a newer one cannot be used."""
-    sqlite_schema.open_writer(tmp_path / "old.db", migrations=sqlite_schema.MIGRATIONS[:-1]).close()
+    open_writer(tmp_path / "old.db", migrations=sqlite_schema.MIGRATIONS[:-1]).close()
     older = only(check_embedded(tmp_path / "old.db"), State.WARNING)
     assert "millpond backup" in older.advice
     connection = apsw.Connection(str(pond))
@@ -79,7 +80,7 @@ def test_another_schema(pond: Path, tmp_path: Path) -> None:
 
 def test_a_store_in_use_is_read_with_its_write_ahead_log(pond: Path) -> None:
     """What was committed a moment ago and not folded back is looked at as well."""
-    writer = sqlite_schema.open_writer(pond)
+    writer = open_writer(pond)
     writer.execute("PRAGMA user_version = 99")
     assert any("schema 99" in finding.found for finding in check_embedded(pond))
     writer.close()
@@ -92,7 +93,7 @@ def test_a_server_that_starts_meanwhile_is_no_damage(pond: Path, monkeypatch: py
 
     def torn(connection: apsw.Connection, path: Path) -> Finding:
         if not writers:
-            writers.append(sqlite_schema.open_writer(path))
+            writers.append(open_writer(path))
             sqlite_schema.set_last_version(writers[0], 7)
             return Finding("store", State.PROBLEM, "torn")
         return real(connection, path)
@@ -112,7 +113,7 @@ def test_a_check_that_takes_too_long_is_given_up(pond: Path, monkeypatch: pytest
 def test_a_write_ahead_log_that_is_not_folded_back(pond: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that does not end keeps it growing."""
     monkeypatch.setattr(embedded_check, "WAL_BYTES_WARNING", 1_000_000)
-    reader = sqlite_schema.open_reader(pond)
+    reader = open_reader(pond)
     reader.execute("BEGIN")
     sqlite_schema.last_version(reader)
     fill(pond, 1_000, 400)
@@ -194,6 +195,6 @@ def test_the_clock_by_the_event_log(tmp_path: Path, took_us: int, state: State) 
 
 def test_the_clock_by_an_empty_log(tmp_path: Path) -> None:
     """Nobody can say."""
-    sqlite_schema.open_writer(tmp_path / "pond.db").close()
+    open_writer(tmp_path / "pond.db").close()
     (clock,) = of(check_embedded(tmp_path / "pond.db"), "clock")
     assert clock.state is State.UNCHECKED

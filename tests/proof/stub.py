@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from millpond.http.openapi import description
-from millpond.stores.sqlite.schema import open_writer
+from millpond.stores.sqlite.connection import open_writer
 from tests.acceptance.test_access import ROUTES
 
 

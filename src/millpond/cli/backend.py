@@ -17,7 +17,8 @@ import msgspec
 
 from millpond.cli import exit_codes
 from millpond.cli.push_bodies import encode_push
-from millpond.cli.server import PATIENCE_S, admin_headers, find_server, patiently, push_path
+from millpond.cli.retries import PATIENCE_S, patiently
+from millpond.cli.server import admin_headers, find_server, push_path
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
 from millpond.core.errors import (

@@ -15,6 +15,7 @@ import msgspec
 from millpond.core import timestamps
 from millpond.core.document import same_value
 from millpond.core.errors import InvalidEvent, Poison, ViewError
+from millpond.core.event_identity import content_mark
 from millpond.core.model import (
     OUTCOME_RANK,
     Delete,
@@ -29,7 +30,7 @@ from millpond.core.model import (
     Write,
 )
 from millpond.core.plan_burial import needs_of_letter, plan_burial
-from millpond.core.receipts import Receipts, content_mark
+from millpond.core.receipts import Receipts
 from millpond.core.route import Item, Needs, Target
 from millpond.core.stamp import decode_stamp
 from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from millpond.core import timestamps
-from millpond.core.document import canonical_json
-from millpond.core.hashing import base32_sha256
-from millpond.core.model import Document, Event, Outcome, Ref
+from millpond.core.event_identity import content_mark
+from millpond.core.model import Document, Outcome, Ref
 from millpond.core.view import Tally
 
 if TYPE_CHECKING:
@@ -23,11 +22,6 @@ if TYPE_CHECKING:
     from millpond.core.route import Item, Target
 
 _COUNTS = frozenset({Outcome.APPLIED, Outcome.STALE})
-
-
-def content_mark(event: Event) -> str:
-    """A hash of the payload, in 52 characters: copies with the same eventId may differ in content."""
-    return base32_sha256(canonical_json(event.payload))
 
 
 class Receipts(msgspec.Struct, frozen=True):

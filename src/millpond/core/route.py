@@ -14,9 +14,9 @@ import msgspec
 from millpond.core import timestamps
 from millpond.core.collections import RECEIPTS
 from millpond.core.decode import decode_payload
-from millpond.core.document import DOCUMENT_BYTES_MAX, canonical_json, encode_document
+from millpond.core.document import DOCUMENT_BYTES_MAX, encode_document
 from millpond.core.errors import AccessDenied, Poison, ViewError, WriteRefused, as_value
-from millpond.core.hashing import base32_sha256
+from millpond.core.event_identity import logical_key
 from millpond.core.ids import SEPARATOR, encode_id
 from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
 from millpond.core.stamp import clamp_event_time, encode_stamp
@@ -216,20 +216,6 @@ def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
         checked = target.view.representable
         if not checked or data_bytes > DOCUMENT_BYTES_MAX // 8:
             encode_document(target.ref, target.content, checked=checked)
-
-
-def logical_key(event: Event, own_time: int | None, sequence: int | None) -> str:
-    """52 characters that are equal for a message and its republished copies only.
-
-    An eventId alone is not enough: producers reuse one for every update of an object. If a payload has no time of
-    its own, a copy cannot be distinguished from a genuine repetition, so each message counts as an event.
-    """
-    if event.event_id is not None:
-        identity = f"id\0{event.event_id}\0{own_time}\0{sequence}".encode()
-    else:
-        mark = f"\0{own_time}" if own_time is not None else f"\0\0{event.message_id}"
-        identity = canonical_json(event.payload) + mark.encode()
-    return base32_sha256(identity)
 
 
 def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:

@@ -25,6 +25,7 @@ from millpond.doctor.old_ids import check_ids
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import amount
 from millpond.stores.sqlite.lock import Holder, find_holder
@@ -88,7 +89,7 @@ def _reading(path: Path) -> Iterator[apsw.Connection]:
     # A reader of a file in WAL mode creates two more files beside it, which fails if the folder is read-only.
     # Without a write-ahead log no process has the store open, so the file can be read as immutable.
     if _wal(path).exists():
-        connection = sqlite_schema.open_reader(path)
+        connection = open_reader(path)
     else:
         uri = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
         connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

@@ -1,8 +1,8 @@
-"""The line in front of the waiting room: messages that arrived while it was full, in FIFO order. `queue` owns it.
+"""What a message weighs, and the line in front of the waiting room: a FIFO for messages that find it full.
 
 A commit takes milliseconds and makes room for many messages. A refusal costs more: Pub/Sub backs off, and a client
 that does not back off sends its next request at once. So a message waits here for a short, bounded time. Each
-connection has at most one request in the line, so FIFO order is fair between connections.
+connection has at most one request in the line, so FIFO order is fair between connections. `queue` owns it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import asyncio
 from collections import deque
 
 from millpond.core.errors import Overloaded
-from millpond.core.model import Outcome, Result
+from millpond.core.model import Delivery, Outcome, Result
 from millpond.engine.ticket import Arrival
 
 ROOM_WAIT_S = 1.0
 # Messages in the line for each place in the room: about as many as an instance stores within ROOM_WAIT_S.
 LINE_PER_PLACE = 16
+# Bytes in memory for each byte of the message: its document, its log entry and its receipt.
+_WEIGHT_PER_BYTE = 3
+_WEIGHT_FIXED = 1_024
 SHUTTING_DOWN = Result(Outcome.RETRY, "shutting_down", error=Overloaded("the server is shutting down"))
 
 
@@ -65,3 +68,8 @@ class WaitingLine:
             error = Overloaded(text)
             self.pop().answer(Result(Outcome.RETRY, error.reason, error=error))
         self._timer = loop.call_at(self._waiting[0][0], self._expire) if self._waiting else None
+
+
+def weigh(delivery: Delivery) -> int:
+    """About how many bytes of memory a message costs until it is settled: the room and the line count these."""
+    return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(delivery.data or b"")

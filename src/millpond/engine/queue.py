@@ -17,7 +17,7 @@ from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import Fault, Item, Router
-from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine
+from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine, weigh
 from millpond.engine.committer import Committer
 from millpond.engine.poison_policy import refuse_or_bury
 from millpond.engine.rules import EngineRules
@@ -30,7 +30,6 @@ from millpond.engine.ticket import (
     call,
     internal_error,
     report_bug,
-    weigh,
 )
 
 # A commit is delayed for at most this long while every event-loop iteration brings more messages.

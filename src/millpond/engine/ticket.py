@@ -18,9 +18,6 @@ from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.plan import needs_of
 from millpond.core.route import DeadLetter, Fault, Item
 
-# Bytes in memory for each byte of the message: its document, its log entry and its receipt.
-_WEIGHT_PER_BYTE = 3
-_WEIGHT_FIXED = 1_024
 # A message whose time is up before its first try still gets one, of this length at least.
 _TRY_S_MIN = 0.25
 
@@ -107,10 +104,6 @@ def call(done: Done, result: Result) -> None:
         asyncio.get_running_loop().call_exception_handler(
             {"message": "answering a message failed", "exception": error}
         )
-
-
-def weigh(delivery: Delivery) -> int:
-    return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(delivery.data or b"")
 
 
 class OutOfTime(Unavailable):

@@ -16,9 +16,10 @@ from millpond.flow import run_document as runs
 from millpond.flow import statuses, transitions
 from millpond.flow.artifact_paths import folder_name
 from millpond.flow.claims import Applied, Claims
+from millpond.flow.lease_keeper import LeaseKeeper
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import Documents, StepContext, StepFunction
-from millpond.flow.step_work import Failed, Interrupted, LeaseKeeper, Lost, Succeeded, work
+from millpond.flow.step_work import Failed, Interrupted, Lost, Succeeded, work
 from millpond.flow.transitions import Bid, Refused, Transition
 from millpond.settings import Settings
 

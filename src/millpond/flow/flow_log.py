@@ -10,7 +10,8 @@ from typing import Any
 from millpond.flow.event_filter import Filtered, FlowEvent
 from millpond.flow.results import FlowResult
 from millpond.flow.run_document import Survey
-from millpond.telemetry.log import TEXT_CHARS_MAX, Log
+from millpond.telemetry.log import Log
+from millpond.telemetry.message_line import TEXT_CHARS_MAX
 
 # Lines per run about steps that are blocked or cannot be read.
 STEPS_TOLD_MAX = 20

@@ -27,12 +27,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from millpond.core.errors import Overloaded
 from millpond.http.bodies import SMALL_BYTES_MAX, Bodies, Claim, release_claim
 from millpond.http.flow_control import HeldFlow
-from millpond.http.refusal import refusal_bytes
+from millpond.http.refusal import refusal_bytes, write_and_linger
 
 HEADER_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 14 * 1024 * 1024
 REQUEST_S_MAX = 20.0
-LINGER_S = 2.0
 UNREAD_S_MAX = 30.0
 PIPELINED_MAX = 32
 TINY_CHUNKS_MAX, TINY_CHUNK_BYTES = 4_096, 16
@@ -297,14 +296,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.linger()
 
     def linger(self) -> None:
-        """Close after LINGER_S, dropping bytes that still arrive, so that the client can read the answer."""
+        """Close after a delay, dropping bytes that still arrive, so that the client can read the answer."""
         self.refused = True
-        self.transport.write(self._last_answer)
-        self._last_answer = b""
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        answer, self._last_answer = self._last_answer, b""
+        write_and_linger(self.transport, answer, self.loop)
         self.flow.let_go_of_all()
-        self.loop.call_later(LINGER_S, self.transport.close)
 
     def _answer_began(self) -> bool:
         """Whether the answer to the request being received has begun, although its body is not complete."""

@@ -1,10 +1,11 @@
-"""The answer to a request that the connection refuses: on every path it has the shape of a push answer.
+"""The answer to a request that the connection refuses, and how the connection ends after it. Called by `limits`.
 
-Called by `limits`.
+On every path the answer has the shape of a push answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import http
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from millpond.core.model import Outcome
 from millpond.ingress.push import RETRY_AFTER_S, Refusal
 
+LINGER_S = 2.0
 RETRYABLE = frozenset({429, 503})
 
 
@@ -23,3 +25,11 @@ def refusal_bytes(status: int, *, reason: str, text: str) -> bytes:
     if status == 429:
         head += f"retry-after: {RETRY_AFTER_S}\r\n"
     return head.encode() + b"connection: close\r\n\r\n" + body
+
+
+def write_and_linger(transport: asyncio.Transport, answer: bytes, loop: asyncio.AbstractEventLoop) -> None:
+    """Write, and close after LINGER_S: closing with unread bytes would reset it, and lose the answer."""
+    transport.write(answer)
+    if transport.can_write_eof():
+        transport.write_eof()
+    loop.call_later(LINGER_S, transport.close)

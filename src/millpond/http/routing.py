@@ -19,7 +19,8 @@ from millpond.core.errors import Overloaded, StoreError
 from millpond.http.access import Access, AccessRules, RequestFault
 from millpond.http.operation import Operation
 from millpond.ingress.push import RETRY_AFTER_S
-from millpond.telemetry.log import ERROR_CHARS_MAX, Log
+from millpond.telemetry.log import Log
+from millpond.telemetry.message_line import ERROR_CHARS_MAX
 
 Endpoint = Callable[..., Awaitable[Response | msgspec.Struct]]
 PATH_SHOWN_MAX = 200

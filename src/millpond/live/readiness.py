@@ -13,7 +13,8 @@ from millpond.core.collections import PROBE
 from millpond.core.errors import StoreError, Unavailable
 from millpond.core.ports import StoreWithCatalog
 from millpond.stores.health import Call, Reason, StoreHealth
-from millpond.telemetry.log import ERROR_CHARS_MAX, Log
+from millpond.telemetry.log import Log
+from millpond.telemetry.message_line import ERROR_CHARS_MAX
 
 LOOK_EVERY_S = 1.0
 # How long `/ready` waits for a store that does not answer.

@@ -14,7 +14,7 @@ from millpond.core import timestamps
 from millpond.core.ack import Answered
 from millpond.core.model import Result
 from millpond.live.mailbox import Mailbox, frame
-from millpond.telemetry.log import ERROR_CHARS_MAX, TEXT_CHARS_MAX
+from millpond.telemetry.message_line import ERROR_CHARS_MAX, TEXT_CHARS_MAX
 
 TAIL_PER_S_MAX = 500
 

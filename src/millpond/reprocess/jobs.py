@@ -14,7 +14,8 @@ from millpond.core.errors import MillpondError
 from millpond.reprocess.describe import RebuildReport, rebuild_report
 from millpond.reprocess.rebuild import RebuildRun
 from millpond.reprocess.report import Report
-from millpond.telemetry.log import ERROR_CHARS_MAX, Log
+from millpond.telemetry.log import Log
+from millpond.telemetry.message_line import ERROR_CHARS_MAX
 
 Opening = contextlib.AbstractAsyncContextManager[RebuildRun]
 

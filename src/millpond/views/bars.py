@@ -11,12 +11,11 @@ from millpond.views.common import (
     adopt_by_event_time,
     common_fields,
     fields_by_event,
-    find_symbol,
     put_numbers,
     put_times,
     shown_time,
-    symbol_of,
 )
+from millpond.views.symbols import find_symbol, symbol_of
 
 _MINUTE_US = 60_000_000
 _PRICES = ("open", "high", "low", "close", "volume")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from millpond import (
     Document,
     Event,
-    InvalidEvent,
     adopted_stamp,
     clamp_event_time,
     decode_stamp,
     find_counter,
     representable,
     to_datetime,
-    trimmed,
 )
 
 # The time of an event whose document is named by event id; publish time comes last. Text that is no time is
@@ -102,25 +100,3 @@ def put_numbers(document: Document, event: Event, names: Sequence[str]) -> None:
         value = event.number(name)
         if value is not None:
             document[name] = value
-
-
-def find_symbol(event: Event) -> str | None:
-    """`symbol`, else `instrument.symbol`, in upper case, so that `spy` and `SPY` are one instrument."""
-    memo = event.memo
-    if "symbol" not in memo:
-        symbol = event.text("symbol") or trimmed(instrument_symbol(event), "instrument.symbol")
-        memo["symbol"] = symbol.upper() if symbol is not None else None
-    return memo["symbol"]  # type: ignore[no-any-return]
-
-
-def instrument_symbol(event: Event) -> Any:
-    """`instrument.symbol` as it was sent; None if there is none."""
-    instrument = event.payload.get("instrument")
-    return instrument.get("symbol") if isinstance(instrument, dict) else None
-
-
-def symbol_of(event: Event) -> str:
-    symbol = find_symbol(event)
-    if symbol is None:
-        raise InvalidEvent("symbol is missing")
-    return symbol

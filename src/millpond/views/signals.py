@@ -25,11 +25,11 @@ from millpond.views.common import (
     adopt_by_event_time,
     common_fields,
     fields_by_event,
-    instrument_symbol,
     put_present,
     put_times,
     shown_time,
 )
+from millpond.views.symbols import instrument_symbol
 
 _FIELDS = (
     *("strategyId", "strategy", "symbol", "timeframe"),

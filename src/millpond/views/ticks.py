@@ -10,10 +10,9 @@ from millpond.views.common import (
     EVENT_TIMES,
     adopt_by_event_time,
     fields_by_event,
-    find_symbol,
     put_numbers,
-    symbol_of,
 )
+from millpond.views.symbols import find_symbol, symbol_of
 
 _TOPICS = ("market-ticks",)
 _TYPES = ("market.tick", "market.ticks")

@@ -24,6 +24,7 @@ import apsw
 
 from millpond.core.errors import MillpondError, StoreError
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import amount
 
@@ -95,7 +96,7 @@ def _refuse_too_big(source: apsw.Connection, target: Path) -> None:
 def _reading(store: Path) -> Iterator[apsw.Connection]:
     """A connection with a read transaction: it sees one snapshot of the store until it is closed."""
     try:
-        connection = sqlite_schema.open_reader(store)
+        connection = open_reader(store)
     except apsw.Error as error:
         raise translate(error) from error
     try:

@@ -1,4 +1,4 @@
-"""The embedded store's tables, their migrations, and how the file is opened. Never change a released migration."""
+"""The embedded store's tables and their migrations. Never change a released migration."""
 
 from __future__ import annotations
 
@@ -37,31 +37,6 @@ MIGRATIONS: Sequence[str] = (
     INSERT INTO last_version VALUES (0);
     """,
 )
-_BUSY_TIMEOUT_MS = 5_000
-
-
-def open_writer(
-    path: Path | str, migrations: Sequence[str] = MIGRATIONS, *, durable: bool = True
-) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    # NORMAL could lose acknowledged commits in a power failure.
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
-    # Small: a commit that splits a page scans SQLite's whole cache. The kernel caches the file anyway.
-    connection.execute("PRAGMA cache_size = -8192")
-    # A statement of many rows keeps a journal to undo it. In memory, or each one would create a temporary file.
-    connection.execute("PRAGMA temp_store = MEMORY")
-    _upgrade(connection, migrations, path)
-    return connection
-
-
-def open_reader(path: Path | str) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-    _refuse_newer(connection, len(MIGRATIONS), path)
-    return connection
 
 
 def last_version(connection: apsw.Connection) -> int:
@@ -72,8 +47,8 @@ def set_last_version(connection: apsw.Connection, version: int) -> None:
     connection.execute("UPDATE last_version SET n = ?", (version,))
 
 
-def _upgrade(connection: apsw.Connection, migrations: Sequence[str], path: Path | str) -> None:
-    found = _refuse_newer(connection, len(migrations), path)
+def upgrade(connection: apsw.Connection, migrations: Sequence[str], path: Path | str) -> None:
+    found = refuse_newer(connection, len(migrations), path)
     for number, script in enumerate(migrations[found:], start=found + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -86,7 +61,7 @@ def _upgrade(connection: apsw.Connection, migrations: Sequence[str], path: Path 
             raise
 
 
-def _refuse_newer(connection: apsw.Connection, known: int, path: Path | str) -> int:
+def refuse_newer(connection: apsw.Connection, known: int, path: Path | str) -> int:
     found = int(connection.execute("PRAGMA user_version").get)
     if found > known:
         raise Unavailable(

@@ -34,6 +34,7 @@ from millpond.core.model import (
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows
 from millpond.stores.sqlite import schema as sqlite_schema
+from millpond.stores.sqlite.connection import open_reader, open_writer
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import StoreFile
 
@@ -66,15 +67,15 @@ class SqliteStore:
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="store-looker")
         try:
             if not self._read_only:
-                self._write_connection = sqlite_schema.open_writer(path, durable=durable)
-            self._look_connection = sqlite_schema.open_reader(path)
+                self._write_connection = open_writer(path, durable=durable)
+            self._look_connection = open_reader(path)
             if still:
                 # A transaction sees one snapshot, so all reads share one connection.
                 self._reader, self._read_connection = self._looker, self._look_connection
                 self._look_connection.execute("BEGIN")
                 sqlite_schema.last_version(self._look_connection)
             else:
-                self._read_connection = sqlite_schema.open_reader(path)
+                self._read_connection = open_reader(path)
         except apsw.Error as error:
             raise translate(error) from error
         self._file = None if self._read_only else StoreFile(path)

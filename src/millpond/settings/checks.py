@@ -1,0 +1,54 @@
+"""Refuses settings that do not go together, at start: each names the variable and what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millpond.core.errors import SettingsError
+
+FIRESTORE = "firestore"
+# They name shared resources, so they have no default on Firestore. An embedded store does not need them.
+REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
+
+
+def check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
+    if on_cloud_run and values["store"].startswith("sqlite:"):
+        raise SettingsError(
+            "STORE",
+            values["store"],
+            "cannot be used on Cloud Run: its disk is memory, and every instance has its own",
+        )
+    if values["receipt_ttl_days"] * 86_400 <= values["max_future_skew_s"]:
+        raise SettingsError(
+            "RECEIPT_TTL_DAYS",
+            values["receipt_ttl_days"],
+            "must be longer than MAX_FUTURE_SKEW_S, or no tally can count",
+        )
+    if values["firestore_retry_initial_backoff_s"] > values["firestore_retry_max_backoff_s"]:
+        raise SettingsError(
+            "FIRESTORE_RETRY_INITIAL_BACKOFF_S",
+            values["firestore_retry_initial_backoff_s"],
+            "must be at most FIRESTORE_RETRY_MAX_BACKOFF_S",
+        )
+
+
+def check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulated: bool) -> None:
+    if values["store"] == FIRESTORE:
+        for name in REQUIRED_ON_FIRESTORE:
+            if origins[name] == "default":
+                raise SettingsError(name, "", "must be set where STORE=firestore")
+    topic = values["dlq_topic"]
+    if topic is not None and "/" not in topic and origins["GCP_PROJECT"] == "default" and not emulated:
+        raise SettingsError("DLQ_TOPIC", topic, "must be a path, projects/P/topics/T, unless GCP_PROJECT is set")
+    if values["access_denied"] == "dlq" and topic is None:
+        raise SettingsError(
+            "ACCESS_DENIED", "dlq", "must be retry unless DLQ_TOPIC is set, or the messages would be lost"
+        )
+    if (values["push_audience"] is None) != (values["push_service_account"] is None):
+        given, missing = ("PUSH_AUDIENCE", "PUSH_SERVICE_ACCOUNT")
+        if values["push_audience"] is None:
+            given, missing = missing, given
+        raise SettingsError(
+            given, values[given.lower()], f"must be accompanied by {missing}: a token alone proves little"
+        )
