@@ -38,6 +38,7 @@ from millpond.ingress.push import Headers, PushEndpoint, Respond
 from millpond.service.service import Service
 from millpond.service.stores import lock_store, open_store
 from millpond.settings import Settings
+from millpond.settings.checks import check_exposure
 from millpond.telemetry.log import ToLog
 from millpond.telemetry.metrics import Metrics
 
@@ -95,7 +96,7 @@ def serve(
     until it ends. Log lines go to standard output, unless `log_stream` is given.
     """
     if open_source is None:
-        settings.check_exposure()
+        check_exposure(settings)
     lock = lock_store(settings)
     try:
         listener = _bind(settings)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millpond.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from millpond.settings.loading import Settings
 
 FIRESTORE = "firestore"
 # They name shared resources, so they have no default on Firestore. An embedded store does not need them.
@@ -51,4 +54,15 @@ def check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulat
             given, missing = missing, given
         raise SettingsError(
             given, values[given.lower()], f"must be accompanied by {missing}: a token alone proves little"
+        )
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to accept unauthenticated messages from other machines. Called by servers that take pushes."""
+    if settings.is_exposed and settings.push_audience is None and settings.push_unauthenticated == "refuse":
+        raise SettingsError(
+            "HOST",
+            settings.host,
+            "others can reach it, and would be believed: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, "
+            "or PUSH_UNAUTHENTICATED=allow where something in front checks who calls",
         )

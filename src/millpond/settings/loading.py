@@ -118,16 +118,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that steps get."""
         return SettingsByName({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
 
-    def check_exposure(self) -> None:
-        """Refuse to accept unauthenticated messages from other machines."""
-        if self.is_exposed and self.push_audience is None and self.push_unauthenticated == "refuse":
-            raise SettingsError(
-                "HOST",
-                self.host,
-                "others can reach it, and would be believed: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, "
-                "or PUSH_UNAUTHENTICATED=allow where something in front checks who calls",
-            )
-
     @property
     def store_path(self) -> Path | None:
         """The embedded store's file; None for other stores."""
