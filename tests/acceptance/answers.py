@@ -9,7 +9,6 @@ from tests.common.server import Answer, Server
 
 # A topic, and the first view it feeds.
 SYSTEM = ("system.events", "ops_services")
-HEARTBEAT = ("ingest-heartbeat", "ingest_pipelines")
 TICKS = ("market-ticks", "market_ticks_latest")
 BARS = ("market-bars-1m", "market_bars_1m")
 SIGNALS = ("trade-signals", "trade_signals")
@@ -19,7 +18,7 @@ _ids = itertools.count(1)
 
 
 def fresh(prefix: str = "m") -> str:
-    """A message id nobody used yet."""
+    """A message id that no test has used yet."""
     return f"{prefix}-{next(_ids)}"
 
 

@@ -7,14 +7,13 @@ import json
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.acceptance.answers import (
     BARS,
-    HEARTBEAT,
     SIGNALS,
     SYSTEM,
     T0,
@@ -155,143 +154,28 @@ def test_unwrapped_and_wrapped_are_one_message(server: Server) -> None:
     )
 
 
-def test_attributes_of_an_unwrapped_push(server: Server) -> None:
-    """Headers are attributes, but for those HTTP and the way here add."""
-    answer = server.http.post(
-        "/pubsub/push",
-        content=b"not JSON",
-        headers=[
-            (b"x-goog-pubsub-message-id", b"raw-attributes"),
-            (b"x-goog-pubsub-publish-time", PUBLISHED.encode()),
-            (b"x-goog-pubsub-ordering-key", b"k"),
-            (b"colour", "grün".encode()),
-            (b"authorization", b"Bearer s3cr3t-token"),
-            (b"x-forwarded-for", b"10.0.0.1"),
-            (b"traceparent", b"00-1"),
-        ],
-    )
-    assert answer.status_code == 200
-    (letter,) = (letter for letter in server.letters() if letter["messageId"] == "raw-attributes")
-    assert json.loads(letter["attributes"]) == {"colour": "grün"}
-    assert letter["orderingKey"] == "k"
-    assert not any("s3cr3t-token" in line for line in server.output)
-
-
 # --- topic -------------------------------------------------------------------------------------------------------
 
 # Good for every view, so that the topic alone decides.
 ANYTHING = {"symbol": "ANY", "ts": T0, "signalId": "any", "service": "any", "pipeline_id": "any"}
 
 
-class Resolution(NamedTuple):
-    """Which topic a message has, and whose views it feeds."""
-
-    name: str
-    expected: tuple[str, str]
-    subscription: str = "plain"
-    attribute: str | None = None
-    payload: Mapping[str, Any] = {}
-    event_type: str | None = None
-
-
-RESOLUTIONS = [
-    Resolution("ROUTES before everything", TICKS, "routed", SIGNALS[0], {"topic": BARS[0]}),
-    Resolution("ROUTES by the full path", SIGNALS, "projects/p/subscriptions/by-path", BARS[0]),
-    Resolution("ROUTES by the short name of a path", TICKS, "projects/other/subscriptions/routed"),
-    Resolution("ROUTES with a topic and no kind", SIGNALS, "topic-only"),
-    Resolution("attribute before payload", SIGNALS, attribute=SIGNALS[0], payload={"topic": BARS[0]}),
-    Resolution("attribute as a path", SIGNALS, attribute="projects/p/topics/trade-signals"),
-    Resolution("attribute as an event type", SIGNALS, attribute="trade.signal"),
-    Resolution(
-        "attribute nobody knows falls through to the payload", BARS, attribute="weather", payload={"topic": BARS[0]}
-    ),
-    Resolution("payload topic before pubsubTopic", BARS, payload={"topic": BARS[0], "pubsubTopic": SIGNALS[0]}),
-    Resolution("pubsubTopic before sourceTopic", BARS, payload={"pubsubTopic": BARS[0], "sourceTopic": SIGNALS[0]}),
-    Resolution("sourceTopic before SUBSCRIPTION_TOPIC_MAP", SIGNALS, "mapped", payload={"sourceTopic": SIGNALS[0]}),
-    Resolution(
-        "payload topic that is no text falls through", BARS, "mapped", payload={"topic": 5, "pubsubTopic": []}
-    ),
-    Resolution("SUBSCRIPTION_TOPIC_MAP before SOURCE_TOPIC", BARS, "mapped"),
-    Resolution("SUBSCRIPTION_TOPIC_MAP by the short name of a path", BARS, "projects/p/subscriptions/mapped"),
-    Resolution("SUBSCRIPTION_TOPIC_MAP by the full path", TICKS, "projects/p/subscriptions/map-path"),
-    Resolution("SUBSCRIPTION_TOPIC_MAP to a topic nobody knows falls through", HEARTBEAT, "mapped-unknown"),
-    Resolution("SOURCE_TOPIC before event_type", HEARTBEAT, event_type="market.tick"),
-]
-
-
-@pytest.fixture(scope="module")
-def routed(start: Start) -> Server:
-    """A server that has something to say about a message's topic at every step."""
-    return start(
-        ROUTES=json.dumps(
-            {
-                "routed": {"kind": "market-ticks", "topic": "projects/p/topics/ticks-eu"},
-                "projects/p/subscriptions/by-path": {"kind": "trade-signals"},
-                "topic-only": {"topic": "trade-signals"},
-            }
-        ),
-        SUBSCRIPTION_TOPIC_MAP=json.dumps(
-            {
-                "mapped": "market-bars-1m",
-                "projects/p/subscriptions/map-path": "market-ticks",
-                "mapped-unknown": "weather",
-            }
-        ),
-        SOURCE_TOPIC="ingest-heartbeat",
+def test_topic_resolution(start: Start) -> None:
+    """ROUTES, the map, an event type or the shape names the topic; `tests/core/test_topics.py` has every rule."""
+    server = start(
+        ROUTES='{"routed":{"kind":"market-ticks"}}',
+        SUBSCRIPTION_TOPIC_MAP='{"projects/p/subscriptions/mapped":"market-bars-1m"}',
     )
 
+    def found(payload: dict[str, Any], subscription: str = "plain") -> tuple[str, str]:
+        answer = server.send(payload, message_id=fresh(), subscription=subscription)
+        assert answer.status == 200, answer
+        return answer.json["topic"], answer.json["views"][0]["view"]
 
-@pytest.mark.parametrize("row", RESOLUTIONS, ids=[row.name for row in RESOLUTIONS])
-def test_topic_resolution(routed: Server, row: Resolution) -> None:
-    """Each source of a topic's name yields to the ones before it, and a name nobody knows to the next."""
-    payload: dict[str, Any] = {**ANYTHING, **row.payload}
-    if row.event_type is not None:
-        payload = {"event_type": row.event_type, "payload": payload}
-    answer = routed.send(payload, message_id=fresh(), topic=row.attribute, subscription=row.subscription)
-    assert answer.status == 200, answer
-    assert (answer.json["topic"], answer.json["views"][0]["view"]) == row.expected
-    assert answer.json["views"][0]["doc"].startswith(row.expected[1] + "/")
-
-
-@pytest.mark.parametrize(
-    ("event_type", "expected"),
-    [
-        ("market.tick", TICKS),
-        ("market.ticks", TICKS),
-        ("market.bars.1m", BARS),
-        ("trade.signal", SIGNALS),
-        ("trade.signals", SIGNALS),
-        ("ingest.heartbeat", HEARTBEAT),
-        ("market-ticks", TICKS),
-    ],
-)
-@pytest.mark.parametrize("name", ["event_type", "eventType"])
-def test_event_type_names_a_topic(server: Server, name: str, event_type: str, expected: tuple[str, str]) -> None:
-    """Without any topic, the envelope's event type decides, under either spelling, before the shape."""
-    payload = {name: event_type, "payload": {**ANYTHING, "timestamp": T0}}
-    answer = server.send(payload, message_id=fresh())
-    assert (answer.json["topic"], answer.json["views"][0]["view"]) == expected
-
-
-def test_shape_comes_last(server: Server) -> None:
-    """A service and a timestamp make a system event when nothing else names a topic."""
-    answer = server.send({"service": "shape", "timestamp": T0}, message_id=fresh(), topic="weather")
-    assert (answer.json["topic"], answer.json["views"][0]["view"]) == SYSTEM
-    for payload in (
-        {"service": "shape"},
-        {"service": "", "timestamp": T0},
-        {"service": "shape", "timestamp": None},
-    ):
-        assert server.send(payload, message_id=fresh()).json["reason"] == "unroutable_payload"
-
-
-def test_a_payload_that_only_looks_like_an_envelope(server: Server) -> None:
-    """An envelope has an object for payload and text for event_type; anything else is the payload itself."""
-    bare = {"symbol": "BARE", "ts": T0, "payload": "text", "event_type": "market.tick"}
-    assert applied(server.send(bare, message_id="bare-1")) == ["market_ticks_latest/BARE", "market_ticks/bare-1"]
-    assert read(server, "market_ticks/bare-1")["data"] == bare
-    other = {"symbol": "BARE2", "ts": T0, "payload": {"symbol": "NO"}}
-    assert applied(server.send(other, message_id="bare-2", topic="market-ticks"))[0] == "market_ticks_latest/BARE2"
+    assert found(ANYTHING, "projects/other/subscriptions/routed") == TICKS
+    assert found(ANYTHING, "projects/p/subscriptions/mapped") == BARS
+    assert found({"event_type": "trade.signal", "payload": ANYTHING}) == SIGNALS
+    assert found({**ANYTHING, "timestamp": T0}) == SYSTEM
 
 
 # --- backpressure ------------------------------------------------------------------------------------------------

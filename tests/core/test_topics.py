@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from millpond import settings as settings_module
@@ -21,22 +23,16 @@ from tests.producers.cases import Case, check_in_core, load
 SUBSCRIPTION = "projects/p/subscriptions/trade-signals"
 # In the order the design names them: where the name stands, and how to put it there. Each names another topic, so
 # that the document says which of them won. The last two need no name: the subscription's own, and the shape.
-TOPICS = (
-    "market-ticks",
-    "market-bars-1m",
-    "ingest-heartbeat",
-    "orders",
-    "a-topic",
-    "b-topic",
-    "c-topic",
-    "d-topic",
+FOUND = (
+    *("market-ticks", "market-bars-1m", "ingest-heartbeat", "orders"),
+    *("a-topic", "b-topic", "c-topic", "d-topic", "e-topic"),
 )
 
 
 class Many(Orders):
     """Feeds on whatever it is asked about, and shows which topic it was."""
 
-    topics: Sequence[str] = (*TOPICS, "e-topic")  # type: ignore[assignment]
+    topics: Sequence[str] = FOUND  # type: ignore[assignment]
     event_types = ("e.type",)
 
 
@@ -65,10 +61,6 @@ WAYS: list[tuple[dict[str, str], dict[str, str], dict[str, Any]]] = [
     ({}, {}, {"sourceTopic": "c-topic"}),
     ({"SUBSCRIPTION_TOPIC_MAP": json.dumps({"s": "d-topic"})}, {}, {}),
     ({"SOURCE_TOPIC": "e-topic"}, {}, {}),
-]
-FOUND = [
-    *("market-ticks", "market-bars-1m", "ingest-heartbeat", "orders"),
-    *("a-topic", "b-topic", "c-topic", "d-topic", "e-topic"),
 ]
 
 
@@ -172,9 +164,78 @@ def test_of_a_topic_s_path_the_last_part_counts(attribute: str) -> None:
     assert [target.view.name for target in item.targets] == ["short"]
 
 
-@pytest.mark.parametrize("case", load("core/routing.json"), ids=lambda case: case.name)
-def test_a_case(case: Case) -> None:
-    """Names, types, envelopes and shapes, as producers send them."""
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message of `topics.json`: what its settings, attributes and payload say, and what must follow."""
+
+    name: str
+    # The topic it belongs to, and the one its documents show where that is another.
+    topic: str = ""
+    shown: str = ""
+    # Text that must stand in the error of a message without a topic.
+    error: str = ""
+    settings: dict[str, Any] = {}
+    subscription: str = "projects/p/subscriptions/s"
+    attributes: dict[str, str] = {}
+    # The whole payload; else fields beside those of ANYTHING, and what stands around them.
+    data: dict[str, Any] | None = None
+    fields: dict[str, Any] = {}
+    envelope: dict[str, Any] = {}
+
+    def pond(self) -> Pond:
+        texts = {
+            name: found if isinstance(found, str) else json.dumps(found) for name, found in self.settings.items()
+        }
+        return Pond(None, **texts)
+
+    def message(self) -> Delivery:
+        payload = {**ANYTHING, **self.fields} if self.data is None else self.data
+        body = {**self.envelope, "payload": payload} if self.envelope else payload
+        return delivery(body, attributes=self.attributes, subscription=self.subscription)
+
+
+ROWS = msgspec.json.decode(Path(__file__).with_name("topics.json").read_bytes(), type=dict[str, list[Row]])
+# Good for every view, so that the topic alone decides.
+ANYTHING = {
+    "symbol": "S",
+    "price": 1,
+    "close": 1,
+    "signalId": "s",
+    "action": "BUY",
+    "pipeline_id": "p",
+    "service": "a",
+}
+ANYTHING |= {"ts": at(0), "timestamp": at(0), "eventId": "e"}
+VIEWS = {
+    "market-ticks": ("market_ticks_latest", "market_ticks"),
+    "market-bars-1m": ("market_bars_1m",),
+    "trade-signals": ("trade_signals",),
+    "ingest-heartbeat": ("ingest_pipelines",),
+    "system.events": ("ops_services",),
+}
+
+
+@pytest.mark.parametrize("row", ROWS["routed"], ids=lambda row: row.name)
+def test_a_message_feeds_the_views_of_its_topic_alone(row: Row) -> None:
+    """Names, types and shapes, as producers send them; documents show the topic's own name."""
+    pond = row.pond()
+    (result,) = pond.send(row.message())
+    assert result.outcome == "applied"
+    shown = {path.partition("/")[0]: document["source"]["topic"] for path, document in pond.state().items()}
+    assert shown == dict.fromkeys(VIEWS[row.topic], row.shown or row.topic)
+
+
+@pytest.mark.parametrize("row", ROWS["unroutable"], ids=lambda row: row.name)
+def test_a_message_without_a_topic_is_poison(row: Row) -> None:
+    """What looks like a topic's name, or like the shape of a system event, and is none."""
+    fault = row.pond().route(row.message()).fault
+    assert isinstance(fault, UnroutableEvent)
+    assert fault.reason == "unroutable_payload"
+    assert row.error in str(fault)
+
+
+@pytest.mark.parametrize("case", load("core/envelopes.json"), ids=lambda case: case.name)
+def test_an_envelope(case: Case) -> None:
+    """What is opened, and what only looks like an envelope."""
     check_in_core(case)
 
 
