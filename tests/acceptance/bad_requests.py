@@ -330,7 +330,7 @@ NOT_HTTP = [
 def wrong_methods() -> Iterator[Row]:
     """Every route with every method it does not have."""
     routes: dict[str, frozenset[str]] = {
-        "/pubsub/push": frozenset({"POST"}),
+        **dict.fromkeys(("/pubsub/push", "/events"), frozenset({"POST"})),
         **dict.fromkeys(("/", "/health", "/healthz", "/ready", "/readyz", "/live", "/livez"), READ),
         **dict.fromkeys(("/metrics", "/openapi.json", "/api/stats", "/api/collections", "/api/letters"), READ),
         **dict.fromkeys(("/api/docs/a", "/api/docs/a/b", "/api/why/a"), READ),
