@@ -30,6 +30,7 @@ def test_data_is_what_was_published(server: Server) -> None:
         "tiny": 5e-324,
         "big": 2**63 - 1,
         "text": "é\u0000\u2028😀",
+        "a.b": 1,
         "empty": {"list": [], "map": {}, "text": ""},
         "list": [1, "1", 1.5, None, {"a": [True]}],
     }

@@ -142,19 +142,6 @@ def test_runs_that_are_refused(worker: Server, invalid: Invalid) -> None:
     assert worker.documents(("flow_runs",)) == before
 
 
-def test_a_body_over_14_mib(worker: Server) -> None:
-    """It is refused before it is read."""
-    answer = submit(worker, b"x" * (14 * 1024 * 1024 + 1))
-    assert (answer.status, answer.json["reason"]) == (413, "body_too_large")
-
-
-def test_the_methods_of_the_paths(worker: Server) -> None:
-    """Runs are submitted and swept with POST; they are read as the documents they are."""
-    for path in ("/api/flow-runs", "/api/flow-runs/sweep"):
-        answer = worker.get(path)
-        assert (answer.status, answer.headers["allow"]) == (405, "POST")
-
-
 def test_a_sweep_where_nothing_is_left(worker: Server) -> None:
     """It counts the runs and changes none."""
     before = worker.documents(("flow_runs",))

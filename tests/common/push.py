@@ -10,6 +10,7 @@ PUBLISHED = "2026-01-08T12:00:00Z"
 SUBSCRIPTION = "projects/local/subscriptions/acceptance"
 # What every request that changes something must have, with or without a body.
 JSON = {"content-type": "application/json"}
+ABSENT = object()
 
 
 def encoded(data: Any) -> str:
@@ -45,3 +46,9 @@ def push_body(
 def push_bytes(data: Any, **message: Any) -> bytes:
     """The same as it goes over the wire."""
     return json.dumps(push_body(data, **message)).encode()
+
+
+def changed(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A push body with other fields in its message, or, where ABSENT, without them."""
+    message = {**body["message"], **changes}
+    return {**body, "message": {name: value for name, value in message.items() if value is not ABSENT}}

@@ -18,7 +18,7 @@ from millpond.core import timestamps
 from millpond.core.document import check_ref, find_fault, representable
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import decode_name, encode_id, encode_name
-from millpond.core.model import Ref
+from millpond.core.model import Event, Ref
 from millpond.core.stamp import parse_sequence
 
 
@@ -121,7 +121,9 @@ def test_times_come_in_three_forms(value: Any, text: str) -> None:
     ["2026-01-08T12:34:56", "2026-01-08", "20260108T123456Z", "2026-W02-4T00:00:00Z", "yesterday", "1767875696",
      "2026-02-30T00:00:00Z", "2026-01-08T12:34:60Z", "2026-01-08T24:01:00Z", "1969-12-31T23:59:59Z",
      "2200-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "2026-01-08T12:34:56+25:00",
-     "2026-01-08T12:34:56+0160", "\uff1226-01-08T12:34:56Z",
+     "2026-01-08T12:34:56+0160", "\uff1226-01-08T12:34:56Z", "2026-13-01T00:00:00Z", "2026-01-08T24:00:00Z",
+     "10000-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", " 2026-01-08T12:34:56Z", "2026-01-08T12:34:56Z\0",
+     99_999_999_999, 1_767_873_600_000_000, 1_767_873_600_000_000_000,
      True, -1, 1e18, 1e300, float("nan"), float("inf"), [], {}],
 )  # fmt: skip
 def test_ambiguous_and_absurd_times_are_poison(value: Any) -> None:
@@ -160,7 +162,42 @@ def test_a_time_that_cannot_be_read_is_not_passed_over(value: Any) -> None:
     assert not timestamps.is_no_time(value)
 
 
-@pytest.mark.parametrize("value", [-1, 2**63, True, 1.5, "x", "-1", "1" * 30, "²", None, []])
+def event(**payload: Any) -> Event:
+    return Event(message_id="m", publish_time=0, topic="t", payload=payload)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, 2**63 - 1, -(2**63), 1e308, "0.1000", "-2", "1e3", None])
+def test_a_number_is_kept_as_it_was_sent(value: Any) -> None:
+    """A decimal as text stays text, so that prices lose no digits."""
+    assert repr(event(price=value).number("price")) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "s3cr3t",
+        "",
+        "NaN",
+        "Infinity",
+        "-inf",
+        "1e999",
+        "0x10",
+        "1_000",
+        " 1.5 ",
+        "\u0661\u0662",
+        True,
+        [1],
+        {"v": 1},
+    ],
+)
+def test_what_is_no_finite_number_is_poison(value: Any) -> None:
+    """The error names the field and the type, never the value."""
+    with pytest.raises(InvalidEvent, match="price must be a finite number") as fault:
+        event(price=value).number("price")
+    assert "s3cr3t" not in str(fault.value)
+
+
+@pytest.mark.parametrize("value", [-1, 2**63, str(2**63), True, 1.5, "x", "", "-1", "1" * 30, "²", None, []])
 def test_a_sequence_is_a_whole_number(value: Any) -> None:
     """Anything else is poison, not a guess."""
     with pytest.raises(InvalidEvent):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond import settings as settings_module
 from millpond.core.document import encode_document, find_fault
-from millpond.core.errors import Poison
+from millpond.core.errors import InvalidEvent, Poison
 from millpond.core.model import Delivery, Outcome
 from millpond.core.route import Router
 from millpond.service.rules import route_rules
@@ -20,6 +20,9 @@ from tests.core.json_values import OBJECTS
 from tests.producers.cases import Case, check_in_core, load
 from tests.views.examples import T0
 from tests.views.support import Viewed
+
+# Stands where a value is wrong; an error that holds it has quoted a payload.
+MARKER = "s3cr3t-p4yl0ad"
 
 
 def test_data_that_no_document_can_hold_is_json_text() -> None:
@@ -33,6 +36,27 @@ def test_data_that_no_document_can_hold_is_json_text() -> None:
         history = pond.sent(payload, topic="market-ticks").views[1].doc
         expected = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert pond.shown(history)["data"] == expected
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        *(("market-ticks", {"symbol": "S", name: MARKER}) for name in ("price", "bid", "ask", "size")),
+        *(("market-ticks", {"symbol": wrong}) for wrong in (True, [MARKER], {"a": MARKER})),
+        ("market-ticks", {"symbol": "S", "sequence": ""}),
+        ("market-bars-1m", {"symbol": "S", "ts": T0, "volume": MARKER}),
+        ("system.events", {"service": [MARKER], "timestamp": T0}),
+        ("system.events", {"service": "a", "status": {"a": MARKER}, "timestamp": T0}),
+        ("ingest-heartbeat", {"pipeline_id": True, "status": MARKER}),
+        ("trade-signals", {"signalId": {"a": MARKER}}),
+    ],
+)
+def test_a_field_of_another_type_is_poison(topic: str, payload: dict[str, Any]) -> None:
+    """It is refused by name, and its value is not quoted."""
+    with pytest.raises(InvalidEvent) as fault:
+        Viewed().sent(payload, topic=topic)
+    assert fault.value.reason == "invalid_event"
+    assert MARKER not in str(fault.value)
 
 
 TOPICS = ("system.events", "ingest-heartbeat", "market-ticks", "market-bars-1m", "trade-signals")
