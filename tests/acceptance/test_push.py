@@ -8,9 +8,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import pytest
+from typing import Any
 
 from tests.acceptance.answers import (
     BARS,
@@ -34,92 +32,41 @@ from tests.common.sqlite_files import store_held
 # --- answers -----------------------------------------------------------------------------------------------------
 
 
-class Stream(NamedTuple):
-    """A topic, a payload for it, and what that must lead to."""
+def test_every_outcome_of_a_message(server: Server) -> None:
+    """Applied, redelivered, republished and stale; `tests/views/test_common.py` has every view."""
+    doc = "ops_services/dev__outcomes"
 
-    topic: str
-    payload: dict[str, Any]
-    docs: tuple[str, ...]
-    # The field of its order time, and the payload's other name for a sequence.
-    time: str
-
-
-STREAMS = [
-    Stream("system.events", {"service": "api", "status": "ok"}, ("ops_services/dev__api",), "timestamp"),
-    Stream("ingest-heartbeat", {"pipeline_id": "bars"}, ("ingest_pipelines/bars",), "ts"),
-    Stream("market-bars-1m", {"symbol": "spy", "ts": T0}, (f"market_bars_1m/SPY__{T0}",), "producedAt"),
-    Stream("trade-signals", {"signalId": "s-1", "state": "new"}, ("trade_signals/s-1",), "producedAt"),
-    Stream("market-ticks", {"symbol": "spy", "price": 1, "eventId": "e"}, ("market_ticks_latest/SPY",), "ts"),
-]
-
-
-@pytest.mark.parametrize("stream", STREAMS, ids=[stream.topic for stream in STREAMS])
-def test_every_outcome_of_every_view(start: Start, stream: Stream) -> None:
-    """Applied, redelivered, republished, stale and stale again: each has the specification's word for it."""
-    server = start(TICK_HISTORY="off")
-
-    def sent(time: str, message_id: str, published: str, **more: Any) -> tuple[str, str]:
-        payload = {**stream.payload, stream.time: time, **more}
-        answer = server.send(payload, message_id=message_id, published=published, topic=stream.topic)
+    def sent(time: str, message_id: str, published: str) -> str:
+        payload = {"service": "outcomes", "timestamp": time}
+        answer = server.send(payload, message_id=message_id, published=published)
         outcome, reason = answer.json["outcome"], answer.json["reason"]
         assert answer.status == 200
         assert answer.json == {
             "outcome": outcome,
             "reason": reason,
             "messageId": message_id,
-            "topic": stream.topic,
-            "views": [
-                {"view": doc.partition("/")[0], "doc": doc, "outcome": outcome, "reason": reason}
-                for doc in stream.docs
-            ],
+            "topic": "system.events",
+            "views": [{"view": "ops_services", "doc": doc, "outcome": outcome, "reason": reason}],
         }
-        return outcome, reason
+        return f"{outcome}: {reason}"
 
-    assert sent(T1, "m1", T1) == ("applied", "applied")
-    assert sent(T1, "m1", T1) == ("duplicate", "duplicate_message_noop")
-    before = read(server, stream.docs[0])
-    assert sent(T1, "m1-again", T2) == ("duplicate", "duplicate_event_noop")
-    after = read(server, stream.docs[0])
+    assert sent(T1, "m1", T1) == "applied: applied"
+    assert sent(T1, "m1", T1) == "duplicate: duplicate_message_noop"
+    before = read(server, doc)
+    assert sent(T1, "m1-again", T2) == "duplicate: duplicate_event_noop"
+    after = read(server, doc)
     assert content(after) == content(before)
     assert (before["source"]["messageId"], after["source"]["messageId"]) == ("m1", "m1-again")
     assert after["source"]["publishedAt"] == T2
-    assert sent(T0, "m0", T3) == ("stale_ignored", "stale_event_ignored")
-    again = sent(T0, "m0", T3)
-    if stream.topic == "market-ticks":
-        # Receipts are off there, so nobody remembers having had it.
-        assert again == ("stale_ignored", "stale_event_ignored")
-    else:
-        assert again == ("duplicate", "duplicate_message_noop")
-    assert read(server, stream.docs[0]) == after
-    assert sent(T2, "m2", T2, status="changed", state="changed", price=2) == ("applied", "applied")
-
-
-def test_a_tick_feeds_two_views_with_an_outcome_each(server: Server) -> None:
-    """The message's outcome is the first by rank: applied in one view counts, whatever happened in the other."""
-    first = server.send({"symbol": "TWO", "ts": T2}, message_id="two-1", topic="market-ticks")
-    assert applied(first) == ["market_ticks_latest/TWO", "market_ticks/two-1"]
-    older = server.send({"symbol": "TWO", "ts": T1}, message_id="two-2", topic="market-ticks")
-    assert (older.json["outcome"], older.json["reason"]) == ("applied", "applied")
-    assert by_view(older) == {
-        "market_ticks_latest": ("stale_ignored", "stale_event_ignored"),
-        "market_ticks": ("applied", "applied"),
-    }
-    again = server.send({"symbol": "TWO", "ts": T1}, message_id="two-2", topic="market-ticks")
-    assert (again.json["outcome"], again.json["reason"]) == ("duplicate", "duplicate_message_noop")
-    assert by_view(again) == {
-        "market_ticks_latest": ("stale_ignored", "stale_event_ignored"),
-        "market_ticks": ("duplicate", "duplicate_message_noop"),
-    }
+    assert sent(T0, "m0", T3) == "stale_ignored: stale_event_ignored"
+    assert read(server, doc) == after
 
 
 def test_poison_in_one_view_means_applied_in_none(server: Server) -> None:
     """A tick whose history id is too long does not reach the latest tick either, and leaves one letter."""
-    kept = server.send({"symbol": "NONE", "price": 1, "ts": T0}, message_id=fresh(), topic="market-ticks")
-    assert kept.json["outcome"] == "applied"
     before = server.documents()
-    answer = server.send(
-        {"symbol": "NONE", "price": 2, "ts": T1, "eventId": "x" * 2_000}, message_id="none", topic="market-ticks"
-    )
+    tick = {"symbol": "NONE", "price": 2, "ts": T1, "eventId": "x" * 2_000}
+    answer = server.send(tick, message_id="none", topic="market-ticks")
     assert (answer.status, answer.json["outcome"], answer.json["reason"]) == (200, "poison", "id_too_long")
     assert answer.json["views"] == []
     assert server.documents() == before

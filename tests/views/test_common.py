@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from millpond.service.rules import route_rules
 from millpond.service.views import load_views
 from tests.core.json_values import OBJECTS
 from tests.producers.cases import Case, check_in_core, load
-from tests.views.examples import T0
+from tests.views.examples import T0, T1, T2
 from tests.views.support import Viewed
 
 # Stands where a value is wrong; an error that holds it has quoted a payload.
@@ -36,6 +37,80 @@ def test_data_that_no_document_can_hold_is_json_text() -> None:
         history = pond.sent(payload, topic="market-ticks").views[1].doc
         expected = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert pond.shown(history)["data"] == expected
+
+
+class Stream(NamedTuple):
+    """Events of one document: its path, what each of them says, its time's name, and a field that changes."""
+
+    topic: str
+    path: str
+    payload: dict[str, Any]
+    time: str
+    field: str
+    settings: Mapping[str, str] = {}
+
+
+STREAMS = {
+    "a service": Stream("system.events", "ops_services/dev__x", {"service": "x"}, "timestamp", "status"),
+    "a pipeline": Stream("ingest-heartbeat", "ingest_pipelines/x", {"pipeline_id": "x"}, "ts", "status"),
+    "the latest tick": Stream("market-ticks", "market_ticks_latest/X", {"symbol": "x"}, "ts", "price"),
+    "a tick": Stream("market-ticks", "market_ticks/e", {}, "ts", "price"),
+    "a bar": Stream("market-bars-1m", f"market_bars_1m/X__{T0}", {"symbol": "x", "ts": T0}, "producedAt", "close"),
+    "a bar by its event": Stream("market-bars-1m", "market_bars_1m/e", {}, "ts", "close", {"BARS_ID": "event"}),
+    "a signal": Stream("trade-signals", "trade_signals/x", {"signalId": "x"}, "updatedAt", "state"),
+    "a signal by its event": Stream("trade-signals", "trade_signals/e", {}, "ts", "state", {"SIGNALS_ID": "event"}),
+}
+
+
+class Sender:
+    """Sends events of a stream, and looks at its document."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._pond = Viewed(**stream.settings)
+
+    def sent(self, value: str, time: str | None, message_id: str, second: int) -> str:
+        """What became of it in the stream's document."""
+        payload = {**self._stream.payload, "eventId": "e", self._stream.field: value, self._stream.time: time}
+        published = f"2026-01-08T12:00:{second:02d}Z"
+        result = self._pond.sent(payload, message_id, published, self._stream.topic)
+        (reason,) = (view.reason for view in result.views if view.doc == self._stream.path)
+        return reason
+
+    def shown(self) -> tuple[str, str]:
+        """The value of the field, and the message that the document names."""
+        document = self._pond.shown(self._stream.path)
+        value = document.get(self._stream.field) or document["data"][self._stream.field]
+        return value, document["source"]["messageId"]
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_every_outcome_of_every_view(stream: Stream) -> None:
+    """Applied, redelivered, republished, changed, stale and newer: each has the specification's word for it."""
+    sender = Sender(stream)
+    assert sender.sent("1", T1, "m1", 11) == "applied"
+    assert sender.sent("1", T1, "m1", 11) == "duplicate_message_noop"
+    assert (sender.sent("1", T1, "m2", 12), sender.shown()) == ("duplicate_event_noop", ("1", "m2"))
+    assert (sender.sent("2", T1, "m3", 13), sender.shown()) == ("applied", ("2", "m3"))
+    assert sender.sent("2", T1, "m4", 14) == "duplicate_event_noop"
+    assert sender.sent("0", T0, "m5", 15) == "stale_event_ignored"
+    lesser, again = sender.sent("3", T1, "m0", 10), sender.sent("0", T0, "m5", 15)
+    # Receipts are off for ticks: nothing remembers a copy that lost, or a message that has come before.
+    if stream.topic == "market-ticks":
+        assert (lesser, again) == ("stale_event_ignored", "stale_event_ignored")
+    else:
+        assert (lesser, again) == ("duplicate_event_noop", "duplicate_message_noop")
+    assert sender.shown() == ("2", "m4")
+    assert (sender.sent("4", T2, "m6", 16), sender.shown()) == ("applied", ("4", "m6"))
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_copies_without_a_time_of_their_own(stream: Stream) -> None:
+    """Each has a publish time of its own, which is no change; other content is."""
+    sender = Sender(stream)
+    assert sender.sent("1", None, "m1", 1) == "applied"
+    assert sender.sent("1", None, "m2", 30) == "duplicate_event_noop"
+    assert (sender.sent("2", None, "m3", 40), sender.shown()) == ("applied", ("2", "m3"))
 
 
 @pytest.mark.parametrize(

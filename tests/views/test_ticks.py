@@ -108,6 +108,18 @@ def test_the_latest_tick_is_adopted_by_its_time() -> None:
     )
 
 
+def test_latest_and_history_have_an_outcome_each() -> None:
+    """The message's is the first by rank: applied in one view counts, whatever happened in the other."""
+    pond = Viewed()
+    pond.applied({"symbol": "TWO", "ts": T1}, topic="market-ticks")
+    older = pond.sent({"symbol": "TWO", "ts": T0}, message_id="older", topic="market-ticks")
+    assert [view.reason for view in older.views] == ["stale_event_ignored", "applied"]
+    assert (older.outcome, older.reason) == ("applied", "applied")
+    again = pond.sent({"symbol": "TWO", "ts": T0}, message_id="older", topic="market-ticks")
+    assert [view.reason for view in again.views] == ["stale_event_ignored", "duplicate_message_noop"]
+    assert (again.outcome, again.reason) == ("duplicate", "duplicate_message_noop")
+
+
 def test_poison_in_one_view_means_applied_in_none() -> None:
     """A tick without a price is fine for history and latest; one with a broken price is poison for both."""
     pond = Viewed()
