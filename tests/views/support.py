@@ -67,15 +67,29 @@ def check_example(example: Example) -> None:
 
 
 def check_order_times(names: Sequence[str], topic: str, payload: Document, field: str) -> None:
-    """The view takes the first of these times that is there, in this order, then publish time."""
+    """The view takes the first of these times that is there, in this order, then publish time.
+
+    In an envelope and flat; null and blank times are missing.
+    """
+    flat = [name for name in names if name != "envelope"]
+    for blank in ({}, None, "", " \t "):
+        _check_order_times(names, topic, payload, field, {"event_type": "x", "agent_name": "a"}, blank)
+        _check_order_times(flat, topic, payload, field, {}, blank)
+
+
+def _check_order_times(
+    names: Sequence[str], topic: str, payload: Document, field: str, envelope: Document, blank: Any
+) -> None:
+    """`blank` stands in the place of every earlier time; an empty map leaves them out."""
     pond = Viewed()
     for first in range(len(names), -1, -1):
-        inner, outer = dict(payload), {"event_type": "x", "agent_name": "a"}
+        times = {} if blank == {} else dict.fromkeys(names[:first], blank)
         # The preferred one is the newest of what is left, so that each message supersedes the one before.
         for rank, name in enumerate(names[first:]):
-            time = f"2026-01-08T12:00:{(len(names) - first) * 2 - rank:02d}Z"
-            (outer if name == "envelope" else inner)["ts" if name == "envelope" else name] = time
-        view = pond.sent({**outer, "payload": inner}, topic=topic).views[0]
+            times[name] = f"2026-01-08T12:00:{(len(names) - first) * 2 - rank:02d}Z"
+        outer = {**envelope, "ts": times.pop("envelope")} if "envelope" in times else envelope
+        inner = {**payload, **times}
+        view = pond.sent({**outer, "payload": inner} if envelope else inner, topic=topic).views[0]
         assert view.reason == "applied", first
         document = pond.shown(view.doc)
         found = document["source"].get(field) or document[field]

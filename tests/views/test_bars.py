@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.producers.cases import Case, check_in_core, load
-from tests.views.examples import BAR, T0, T1, T2
+from tests.views.examples import BAR, T0
 from tests.views.support import Viewed, check_adopted, check_example, check_order_times
 
 TOPIC = "market-bars-1m"
@@ -38,19 +38,6 @@ def test_order_times() -> None:
     """producedAt, then the envelope's ts; never the minute the bar is about."""
     bar = {"symbol": "ORD", "start": "2026-01-08T11:00:00Z"}
     check_order_times(("producedAt", "envelope"), TOPIC, bar, "revisionAt")
-
-
-def test_a_bar_is_revised() -> None:
-    """The newest revision wins whichever minute's time it names."""
-    pond = Viewed()
-    inner = {"symbol": "REV", "ts": "2026-01-08T10:00:00Z"}
-
-    def revise(close: int, at: str) -> str:
-        return pond.reason({"event_type": "market.bars.1m", "ts": at, "payload": {**inner, "close": close}})
-
-    assert (revise(1, T1), revise(2, T2), revise(3, T0)) == ("applied", "applied", "stale_event_ignored")
-    document = pond.shown("market_bars_1m/REV__2026-01-08T10:00:00Z")
-    assert (document["close"], document["source"]["revisionAt"]) == (2, T2)
 
 
 @pytest.mark.parametrize("strategy", ["natural", "event", "nested"])

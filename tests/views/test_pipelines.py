@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from millpond import InvalidEvent
 from tests.producers.cases import Case, check_in_core, load
-from tests.views.examples import ENVELOPE, PIPELINE, PUBLISHED, T0, T1, source
+from tests.views.examples import PIPELINE, PUBLISHED, T0, T1, source
 from tests.views.support import Viewed, check_adopted, check_example, check_order_times
 
 
@@ -31,21 +29,6 @@ def test_the_least_payload() -> None:
         "data": {"pipeline": "least"},
         "source": source("ingest-heartbeat", "m"),
     }
-
-
-@pytest.mark.parametrize(
-    ("inner", "expected"),
-    [
-        ({"pipeline_id": "p1", "pipeline": "p2", "service": "p3"}, "p1"),
-        ({"pipeline": "p2", "service": "p3"}, "p2"),
-        ({"service": "p3"}, "p3"),
-        ({}, "feed"),
-    ],
-)
-def test_ids(inner: dict[str, Any], expected: str) -> None:
-    """pipeline_id, pipeline, service, else the envelope's agent name."""
-    payload = {"event_type": "ingest.heartbeat", "payload": inner, **ENVELOPE}
-    assert Viewed().applied(payload) == [f"ingest_pipelines/{expected}"]
 
 
 def test_order_times() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from millpond import InvalidEvent
 from tests.producers.cases import Case, check_in_core, load
 from tests.views.examples import PUBLISHED, SERVICE, T0, T1, source
 from tests.views.support import Viewed, check_adopted, check_example, check_order_times
@@ -71,12 +70,6 @@ def test_adoption(time: str) -> None:
         {"service": "api", "timestamp": T1},
         {"service": "api", "timestamp": "2026-01-08T12:20:01Z"},
     )
-
-
-def test_no_service_is_poison() -> None:
-    """Nothing else says which document it is about."""
-    with pytest.raises(InvalidEvent, match="service is missing"):
-        Viewed().sent({"status": "ok", "timestamp": T0}, topic="system.events")
 
 
 @pytest.mark.parametrize("case", load("views/services.json"), ids=lambda case: case.name)

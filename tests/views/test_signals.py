@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -26,12 +27,12 @@ def test_every_field() -> None:
 
 
 def test_ids() -> None:
-    """signalId, id, dedupeKey, fingerprint, eventId; else a hash of what defines the signal."""
+    """The first of these names that is not blank; else a hash of what defines the signal."""
     pond = Viewed()
-    names = ("signalId", "id", "dedupeKey", "fingerprint", "eventId")
-    for first in range(len(names)):
-        payload = {name: f"{name}-value" for name in names[first:]}
-        assert pond.applied(payload, topic=TOPIC) == [f"trade_signals/{names[first]}-value"]
+    names = ("signalId", "signal_id", "id", "dedupeKey", "fingerprint", "eventId")
+    for first, blank in itertools.product(range(len(names)), (None, "", " ")):
+        payload = {**dict.fromkeys(names, blank), **{name: f"{name}-value" for name in names[first:]}}
+        assert pond.sent(payload, topic=TOPIC).views[0].doc == f"trade_signals/{names[first]}-value"
     path = hashed(pond)
     assert re.fullmatch(r"trade_signals/[A-Z2-7]{52}", path)
     assert hashed(pond, state="executed", price=5, modelVersion="2", git_sha="f00") == path

@@ -48,8 +48,8 @@ def test_the_history_says_when_it_was_written() -> None:
 
 
 def test_order_times_of_the_latest_tick() -> None:
-    """ts, timestamp, time, then the envelope's."""
-    names = ("ts", "timestamp", "time", "envelope")
+    """ts, timestamp, time, at, the envelope's, then producedAt."""
+    names = ("ts", "timestamp", "time", "at", "envelope", "producedAt")
     check_order_times(names, "market-ticks", {"symbol": "ORD"}, "lastTickAt")
 
 
