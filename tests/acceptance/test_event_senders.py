@@ -34,8 +34,6 @@ def guarded(start: Start, issuer: Issuer) -> Server:
     [
         (None, 401, "push_unauthenticated"),
         (UNAUTHENTICATED["another key under our id"], 401, "push_unauthenticated"),
-        (UNAUTHENTICATED["expired"], 401, "push_unauthenticated"),
-        (FORBIDDEN["another audience"], 403, "push_forbidden"),
         (FORBIDDEN["another account"], 403, "push_forbidden"),
         (good, 200, "event_filtered"),
     ],

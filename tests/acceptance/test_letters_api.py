@@ -73,18 +73,12 @@ def ids(server: Server, **query: str) -> list[str]:
     [
         ({}, ["bug-0", "none-0", "none-1", "none-2", "tick-0", "tick-1"]),
         ({"reason": "unroutable_payload"}, ["none-0", "none-1", "none-2"]),
-        ({"reason": "nonsense"}, []),
         ({"reason": ""}, []),
-        ({"topic": "market-ticks"}, ["tick-0", "tick-1"]),
         ({"topic": ""}, ["none-0", "none-1", "none-2"]),
         ({"view": "boxes"}, ["bug-0"]),
-        ({"view": ""}, ["none-0", "none-1", "none-2", "tick-0", "tick-1"]),
         ({"view": "", "topic": "market-ticks"}, ["tick-0", "tick-1"]),
         ({"state": "failed"}, ["none-1"]),
-        ({"state": "never"}, ["bug-0", "none-0", "none-2", "tick-0", "tick-1"]),
-        ({"state": "succeeded"}, []),
         ({"replayed": "yes"}, []),
-        ({"replayed": "no", "topic": ""}, ["none-0", "none-2"]),
         ({"replayed": "no", "state": "never", "topic": ""}, ["none-0", "none-2"]),
         ({"replayed": "yes", "state": "failed"}, []),
     ],
@@ -98,6 +92,7 @@ def test_letters_that_match(buried: Server, query: dict[str, str], wanted: list[
     after = ""
     while True:
         page = buried.get("/api/letters?" + urlencode({**query, "limit": "2", "after": after})).json
+        assert set(page) == {"letters", "next"}
         found = [letter["messageId"] for letter in page["letters"]]
         assert len(found) <= 2
         assert not set(found) & set(listed), "a page begins after the one before it"

@@ -22,7 +22,7 @@ from millpond import settings
 from millpond.core.errors import SettingsError
 from millpond.settings import table as settings_table
 from tests.common.process import MILLPOND, Ran, clean_environment, run
-from tests.common.push import push_body
+from tests.common.push import push_bytes, push_request
 from tests.common.server import Server, Start, read_answer
 
 T0 = "2026-01-08T12:00:00Z"
@@ -308,9 +308,7 @@ class Load:
         with contextlib.suppress(OSError, AssertionError), self._server.connect() as connection:
             for number in range(100_000):
                 message_id = f"load-{client}-{number}"
-                body = json.dumps(load_body(message_id)).encode()
-                head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-                connection.sendall(head.encode() + body)
+                connection.sendall(push_request(load_bytes(message_id)))
                 answer = read_answer(connection)
                 self.sent.append(Sent(message_id, answer.status))
                 message_id = ""
@@ -320,8 +318,8 @@ class Load:
             self.sent.append(Sent(message_id, 0))
 
 
-def load_body(message_id: str) -> dict[str, object]:
-    return push_body({"service": message_id, "timestamp": T0}, message_id=message_id)
+def load_bytes(message_id: str) -> bytes:
+    return push_bytes({"service": message_id, "timestamp": T0}, message_id=message_id)
 
 
 def check_survivors(start: Start, folder: Path, load: Load) -> None:
@@ -334,7 +332,7 @@ def check_survivors(start: Start, folder: Path, load: Load) -> None:
     total = server.get("/api/stats").json["total"]
     assert total >= len(acknowledged)
     for one in load.sent:
-        answer = server.push(load_body(one.message_id))
+        answer = server.push(load_bytes(one.message_id))
         assert answer.status == 200
         if one.message_id in acknowledged:
             assert answer.json["reason"] == "duplicate_message_noop", one
@@ -458,7 +456,5 @@ def serving(folder: Path, out: Any) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def publish(connection: socket.socket, message_id: str) -> None:
-    body = json.dumps(load_body(message_id)).encode()
-    head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-    connection.sendall(head.encode() + body)
+    connection.sendall(push_request(load_bytes(message_id)))
     assert read_answer(connection).status == 200

@@ -14,7 +14,7 @@ import pytest
 
 from tests.acceptance.event_streams import Reading, reading, unread
 from tests.common.memory import Memory
-from tests.common.push import JSON, push_bytes
+from tests.common.push import JSON, push_bytes, push_request
 from tests.common.server import ANSWER_S, Server, Start, read_answer
 from tests.common.waiting import eventually
 
@@ -163,8 +163,7 @@ def push_many(server: Server, names: list[str], topic: str | None = None) -> Non
             for connection, name in chunk:
                 payload = {"service": name, "timestamp": T0, "symbol": name, "eventId": name}
                 body = push_bytes(payload, message_id=name[:100], topic=topic)
-                head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-                connection.sendall(head.encode() + body)
+                connection.sendall(push_request(body))
             for connection, _ in chunk:
                 assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 

@@ -25,7 +25,7 @@ from tests.acceptance.answers import (
     fresh,
     read,
 )
-from tests.common.push import PUBLISHED, push_bytes
+from tests.common.push import PUBLISHED, push_bytes, push_request
 from tests.common.server import Answer, Server, Start, read_answer
 from tests.common.sqlite_files import store_held
 
@@ -147,15 +147,14 @@ def test_backpressure(start: Start) -> None:
             for number, connection in enumerate(opened):
                 message_id = f"burst-{number}"
                 body = push_bytes({"service": message_id, "timestamp": T0}, message_id=message_id)
-                head = f"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-                connection.sendall(head.encode() + body)
+                connection.sendall(push_request(body))
             began = time.monotonic()
             time.sleep(0.4)
             at_once, (), () = select.select(opened, (), (), 0)
             in_line = [connection for connection in opened if connection not in at_once]
             select.select(in_line, (), (), 5)
             assert 0.8 < time.monotonic() - began < 3
-            # Until everyone in the line was refused.
+            # Until all in the line were refused.
             time.sleep(0.5)
             after_a_second, (), () = select.select(in_line, (), (), 0)
         for number, connection in enumerate(opened):

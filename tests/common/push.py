@@ -48,6 +48,11 @@ def push_bytes(data: Any, **message: Any) -> bytes:
     return json.dumps(push_body(data, **message)).encode()
 
 
+def push_request(body: bytes) -> bytes:
+    """The same as a whole request, for a connection of its own."""
+    return b"POST /pubsub/push HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+
+
 def changed(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A push body with other fields in its message, or, where ABSENT, without them."""
     message = {**body["message"], **changes}

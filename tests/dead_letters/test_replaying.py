@@ -16,6 +16,7 @@ async def test_replaying_a_letter_never_undoes_newer_state() -> None:
     lost = delivery({"service": "api", "status": "old", "producedAt": at(1)}, "m1", 1)
     (buried,) = await bench.send(lost)
     assert buried.reason == "unroutable_payload"
+    await bench.send(delivery({"service": "late", "status": "old", "producedAt": at(1)}, "m2", 1))
     healed = Bench(bench.store, SOURCE_TOPIC="system.events")
     first = await healed.service.replay_letter("s__m1")
     second = await healed.service.replay_letter("s__m1")
@@ -24,7 +25,12 @@ async def test_replaying_a_letter_never_undoes_newer_state() -> None:
     assert (first.reason, second.reason) == ("applied", "duplicate_message_noop")
     letter = await healed.document("dead_letters/s__m1")
     assert (letter["replays"], letter["replayReason"]) == (2, "duplicate_message_noop")
-    assert await healed.store.count_events() == {"system.events": {"applied": 1}}
+    assert (await healed.store.count_events())["system.events"] == {"applied": 1}
+    await healed.send(delivery({"service": "late", "status": "new", "producedAt": at(2)}, "m3", 2))
+    stale = await healed.service.replay_letter("s__m2")
+    assert stale is not None
+    assert (stale.outcome, stale.reason) == ("stale_ignored", "stale_event_ignored")
+    assert (await healed.document("ops_services/dev__late"))["status"] == "new"
     assert await healed.service.replay_letter("nobody") is None
 
 

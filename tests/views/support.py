@@ -72,7 +72,8 @@ def check_order_times(names: Sequence[str], topic: str, payload: Document, field
     In an envelope and flat; null and blank times are missing.
     """
     flat = [name for name in names if name != "envelope"]
-    for blank in ({}, None, "", " \t "):
+    blanks: tuple[Any, ...] = ({}, None, "", " \t ")
+    for blank in blanks:
         _check_order_times(names, topic, payload, field, {"event_type": "x", "agent_name": "a"}, blank)
         _check_order_times(flat, topic, payload, field, {}, blank)
 
