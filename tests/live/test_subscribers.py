@@ -92,16 +92,23 @@ def test_changes_are_bounded_each_time_anew() -> None:
 # --- tails -------------------------------------------------------------------------------------------------------
 
 
-def test_a_tail_shows_so_many_a_second_and_counts_the_rest() -> None:
+def test_a_tail_shows_so_many_a_second_and_counts_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the next second it shows again; what was left out is told once."""
     clock = [100.0]
-    tail = Tail(Wanted(), lambda: clock[0])
-    allowed = [tail.has_time() for _ in range(TAIL_PER_S_MAX + 70)]
-    assert (allowed.count(True), allowed[-1]) == (TAIL_PER_S_MAX, False)
-    assert tail.take_skipped() == frame("skipped", {"n": 70})
+    monkeypatch.setattr("millpond.live.tails.Tail", lambda wanted: Tail(wanted, lambda: clock[0]))
+    tails = Tails()
+    tail = tails.open(Wanted())
+
+    def shown() -> int:
+        return (asyncio.run(tail.mailbox.take(0.01)) or b"").count(b"event: outcome\n")
+
+    for _ in range(TAIL_PER_S_MAX + 70):
+        tails.on_outcome(answered(result("a/1")))
+    assert (shown(), tail.take_skipped()) == (TAIL_PER_S_MAX, frame("skipped", {"n": 70}))
     assert tail.take_skipped() == b""
     clock[0] += 1
-    assert tail.has_time()
+    tails.on_outcome(answered(result("a/1")))
+    assert (shown(), tail.take_skipped()) == (1, b"")
 
 
 def test_a_tail_that_is_full_counts_what_did_not_fit() -> None:

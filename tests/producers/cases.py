@@ -1,7 +1,7 @@
 """Cases in the shapes that producers send: settings, messages, and the documents that must follow.
 
-They are data, so that the pure core and a real server are asked the same. `producers.json` is the specification's
-own list; the cases next to each of its rules lie in `tests/views` and, for routing, in `tests/core`.
+They are data, so that the core and a real server can be asked the same. `producers.json` is the specification's own
+list; the cases next to each of its rules lie in `tests/views` and, for routing, in `tests/core`.
 """
 
 from __future__ import annotations

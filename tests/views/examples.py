@@ -180,10 +180,3 @@ SIGNAL = Example(
         }
     },
 )
-EXAMPLES = {
-    "services": SERVICE,
-    "pipelines": PIPELINE,
-    "ticks": TICK,
-    "bars": BAR,
-    "signals": SIGNAL,
-}
