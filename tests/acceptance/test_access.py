@@ -26,7 +26,7 @@ EVERYWHERE = {"HOST": "0.0.0.0", "PUSH_UNAUTHENTICATED": "allow"}  # noqa: S104 
 PUSH = "/pubsub/push"
 # Where messages and events come in.
 PUSHED = {PUSH, "/events"}
-# To open a path to everybody, declare it so in the table of routes and here.
+# To open a path to every client, declare it so in the table of routes and here.
 OPEN = {
     *("/", "/static/{file}", "/api", "/metrics", "/openapi.json"),
     *("/health", "/healthz", "/ready", "/readyz", "/live", "/livez"),
@@ -74,7 +74,7 @@ def is_let_in(found: tuple[int, str]) -> bool:
 
 
 def is_open(found: tuple[int, str]) -> bool:
-    """Whether nobody was asked who he is; there is no page of that name."""
+    """Whether it was answered without a token; there is no page of that name."""
     return found[0] in {200, 404}
 
 
@@ -90,7 +90,7 @@ def test_every_route_declares_its_rule(route: Route) -> None:
 
 
 def test_no_route_without_a_rule() -> None:
-    """Whoever forgets it cannot even start."""
+    """A route without its rule cannot even be made."""
     with pytest.raises(TypeError, match="access"):
         Route("/forgotten", {})  # type: ignore[call-arg]
 
@@ -114,7 +114,7 @@ def test_with_a_token(start: Start) -> None:
         for headers in ({}, {"authorization": "Bearer wrong"}, {"host": "localhost"}):
             assert call(server, method, path, **headers) == refusal(method, 401, "unauthorized"), path
         assert is_let_in(call(server, method, path, authorization=f"Bearer {TOKEN}"))
-        # Whoever has the token may come under any name, as through a proxy.
+        # A client that has the token may come under any name, as through a proxy.
         assert is_let_in(call(server, method, path, authorization=f"Bearer {TOKEN}", host="pond.example"))
     for method, path in calls(Access.OPEN):
         assert is_open(call(server, method, path)), (method, path)
@@ -122,7 +122,7 @@ def test_with_a_token(start: Start) -> None:
 
 
 def test_off_loopback_without_a_token(start: Start) -> None:
-    """Nobody may look: the answer names the setting. Push, as allowed, health and metrics go on."""
+    """No client may look: the answer names the setting. Push, as allowed, health and metrics go on."""
     server = start(**EVERYWHERE)
     for method, path in calls(Access.ADMIN):
         for headers in ({}, {"host": "localhost"}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
@@ -256,7 +256,7 @@ def test_who_may_not_ask_is_not_told_how(start: Start) -> None:
 
 @pytest.mark.parametrize("way", ["HTTP/1.1", "HTTP/1.0"])
 def test_a_page_of_another_site_pushes_nothing(server: Server, way: str) -> None:
-    """A browser sends a post without a content type anywhere, asking nobody; its Origin tells. Both ways in."""
+    """A browser sends a post without a content type unasked; its Origin tells. Both ways in."""
     name = way.replace("/", "")
     before = server.documents()
     server.put_up_fence()

@@ -49,21 +49,21 @@ def test_tokens(guarded: Server, token: Any, status: int, reason: str) -> None:
 
 
 def test_two_tokens(guarded: Server) -> None:
-    """Whoever stands between may have checked the other one."""
+    """A proxy in front may have checked the other one."""
     sent = event("r", None)
     headers = [*sent.headers.items(), *[("authorization", good().decode())] * 2]
     assert httpx.post(f"{guarded.url}/events", headers=headers, trust_env=False).status_code == 401
 
 
 def test_others_can_reach_it(start: Start) -> None:
-    """A server for everybody takes events from everybody only where it was told that somebody in front asks."""
+    """It takes events from every sender only where a setting says that a proxy in front asks for tokens."""
     server = start(HOST=EVERYWHERE, PUSH_UNAUTHENTICATED="allow")
     assert post(server, event("r", None)).status == 200
     assert server.http.post("/api/flow-runs", content=b"{}").status_code == 403
 
 
 def test_a_puller_that_others_can_reach(tmp_path: Path) -> None:
-    """It starts without being asked who may push, and takes events from nobody."""
+    """It starts without being asked who may push, and takes no events."""
     environment = {"HOST": EVERYWHERE, "PUBSUB_EMULATOR_HOST": "127.0.0.1:1", "GCP_PROJECT": "p"}
     with Server(tmp_path, environment, (*MILLPOND, "pull", "--subscription", "events")) as server:
         answer = post(server, event("r", None))

@@ -343,7 +343,7 @@ def check_survivors(start: Start, folder: Path, load: Load) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_told_to_stop_under_load(start: Start, tmp_path: Path, number: signal.Signals) -> None:
-    """It exits 0 within eight seconds, whoever still talks to it, and keeps all it acknowledged."""
+    """It exits 0 within eight seconds, whichever clients still talk to it, and keeps all it acknowledged."""
     server = start(tmp_path)
     load = Load(server)
     with server.connect() as idle, server.connect() as unfinished, load.running():

@@ -73,7 +73,7 @@ def test_no_two_short_names_share_a_document() -> None:
 
 
 def test_megabytes_are_refused_before_they_are_walked_through() -> None:
-    """An id of nothing but awkward characters took seconds of everybody's event loop."""
+    """An id of nothing but awkward characters took seconds of the server's event loop."""
     began = time.process_time()
     for encode in (encode_id, encode_name):
         for letter in "_/%":

@@ -151,7 +151,7 @@ def test_tails_that_are_closed_are_told_nothing() -> None:
 
 
 def test_a_mailbox_ends() -> None:
-    """Whoever waits is told at once, and what still lies there is forgotten."""
+    """A reader that waits is told at once, and what still lies there is forgotten."""
 
     async def scenario() -> list[bytes | None]:
         mailbox = Mailbox()
