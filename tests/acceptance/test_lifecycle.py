@@ -365,16 +365,6 @@ def test_told_to_stop_under_load(start: Start, tmp_path: Path, number: signal.Si
     check_survivors(start, tmp_path, load)
 
 
-def test_killed_under_load(start: Start, tmp_path: Path) -> None:
-    """After SIGKILL everything acknowledged is there, nothing is half there, and redelivery changes nothing."""
-    server = start(tmp_path)
-    load = Load(server)
-    with load.running():
-        os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait(timeout=15)
-    check_survivors(start, tmp_path, load)
-
-
 def test_everything_is_there_after_a_restart(start: Start, tmp_path: Path) -> None:
     """Documents, receipts, letters and counts come back as they were; a process' own counts begin anew."""
     server = start(tmp_path)

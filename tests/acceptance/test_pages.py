@@ -58,7 +58,7 @@ def test_a_page_comes_with_what_it_may_do(server: Server, path: str) -> None:
     [("gzip", True), ("br, GZIP", True), ("identity", False), ("", False), ("gzip;q=0", False), ("*", False)],
 )
 def test_pages_are_compressed_for_who_says_so(server: Server, accepted: str, compressed: bool) -> None:
-    """The same content under the same tag; nobody gets what he did not ask for."""
+    """The same content under the same tag; no client gets what it did not ask for."""
     response = server.http.get("/static/app.css", headers={"accept-encoding": accepted})
     assert (response.headers.get("content-encoding") == "gzip") is compressed
     assert response.content == (STATIC / "app.css").read_bytes()
@@ -145,15 +145,6 @@ def test_nothing_else_is_served(server: Server, path: str) -> None:
     # As bytes: a client would tidy some of these up.
     answer = server.raw(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode("latin-1"))
     assert (answer.status, answer.json["reason"]) == (404, "not_found")
-
-
-def test_pages_hold_no_data_and_ask_nobody(start: Start) -> None:
-    """They are for whoever reaches the port, under any name; what they show needs the token."""
-    server = start(ADMIN_TOKEN="s3cret")  # noqa: S106 - made up for this test
-    for path in ("/", f"/static/{FILES[0]}"):
-        assert server.http.get(path, headers={"host": "pond.example"}).status_code == 200
-    for path in ("/api/live", "/api/tail", "/api/sparklines", "/api/artifacts/x.png", "/api/letters/groups"):
-        assert server.get(path).status == 401
 
 
 def test_the_api_is_not_kept_by_browsers(server: Server) -> None:
