@@ -6,14 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tests.acceptance.bad_requests import (
-    MARKER,
-    METADATA,
-    Row,
-    Send,
-    tick,
-)
-from tests.common.push import ABSENT, changed, encoded, push_body
+from tests.acceptance.bad_requests import METADATA, Row, Send
+from tests.common.push import ABSENT, MARKER, changed, encoded, push_body, tick
 
 
 class Poison(NamedTuple):

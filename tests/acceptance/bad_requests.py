@@ -7,11 +7,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from tests.common.push import ABSENT, PUBLISHED, changed, push_body
+from tests.common.push import ABSENT, PUBLISHED, good_body, good_bytes, tick
 from tests.common.server import VIEW_COLLECTIONS, Answer, Server
 
-# Stands in every payload where it can; a log that holds it has quoted a payload.
-MARKER = "s3cr3t-p4yl0ad"
 WATCHED = (*VIEW_COLLECTIONS, "ops_dedupe")
 MIB = 1024 * 1024
 JSON_TYPE = "content-type: application/json"
@@ -37,19 +35,6 @@ class Row(NamedTuple):
     allow: frozenset[str] | None = None
     # HEAD is answered without a body.
     bodiless: bool = False
-
-
-def tick(**fields: Any) -> dict[str, Any]:
-    return {"symbol": "SPY", "price": 1, "note": MARKER, **fields}
-
-
-def good_body(**changes: Any) -> dict[str, Any]:
-    """A push body that would be applied, with fields of its message changed or, where ABSENT, left out."""
-    return changed(push_body(tick(), message_id="bad-envelope", topic="market-ticks"), **changes)
-
-
-def good_bytes(**changes: Any) -> bytes:
-    return json.dumps(good_body(**changes)).encode()
 
 
 def envelope(name: str, body: Any, reason: str = "malformed_envelope", **more: Any) -> Row:

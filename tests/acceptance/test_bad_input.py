@@ -17,18 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.acceptance.bad_messages import MESSAGES, POISON
-from tests.acceptance.bad_requests import (
-    MARKER,
-    METADATA,
-    REQUESTS,
-    WATCHED,
-    Row,
-    good_body,
-    good_bytes,
-    request_bytes,
-    tick,
-)
-from tests.common.push import ABSENT, encoded
+from tests.acceptance.bad_requests import METADATA, REQUESTS, WATCHED, Row, request_bytes
+from tests.common.push import ABSENT, MARKER, encoded, good_body, good_bytes, tick
 from tests.common.server import Answer, Server, Start, ended, read_answer
 
 ROWS = [*REQUESTS, *MESSAGES]

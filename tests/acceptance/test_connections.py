@@ -10,12 +10,8 @@ import time
 
 import pytest
 
-from tests.acceptance.bad_requests import (
-    MIB,
-    WATCHED,
-    good_bytes,
-    request_bytes,
-)
+from tests.acceptance.bad_requests import MIB, WATCHED, request_bytes
+from tests.common.push import good_bytes
 from tests.common.server import Server, ended, read_answer
 
 

@@ -16,14 +16,13 @@ from tests.acceptance.flow_events import event, post
 from tests.common.eventarc import FORMS, UPDATED, Form, Sent, as_json, attributes, binary, full_name, structured
 from tests.common.flow_runs import ready, statuses, work_done, write_steps
 from tests.common.process import free_port
+from tests.common.push import MARKER
 from tests.common.server import Server, Start, answer_of
 
 WATCHED = ("flow_runs",)
 # On every line about an event, so that a query that asks for them finds it.
 ALWAYS = {"service", "env", "runId", "eventId", "severity", "message", "reason"}
 BIG_S = 3.0
-# Stands in every run that is sent; a log that holds it has quoted a payload.
-MARKER = "s3cr3t-p4yl0ad"
 
 
 @pytest.fixture(scope="module")

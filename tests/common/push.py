@@ -10,7 +10,10 @@ PUBLISHED = "2026-01-08T12:00:00Z"
 SUBSCRIPTION = "projects/local/subscriptions/acceptance"
 # What every request that changes something must have, with or without a body.
 JSON = {"content-type": "application/json"}
+# In the place of a field that is to be left out.
 ABSENT = object()
+# Stands in payloads that may be wrong; an error or a log line that holds it has quoted a payload.
+MARKER = "s3cr3t-p4yl0ad"
 
 
 def encoded(data: Any) -> str:
@@ -57,3 +60,16 @@ def changed(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A push body with other fields in its message, or, where ABSENT, without them."""
     message = {**body["message"], **changes}
     return {**body, "message": {name: value for name, value in message.items() if value is not ABSENT}}
+
+
+def tick(**fields: Any) -> dict[str, Any]:
+    return {"symbol": "SPY", "price": 1, "note": MARKER, **fields}
+
+
+def good_body(**changes: Any) -> dict[str, Any]:
+    """A push body that would be applied, with fields of its message changed or, where ABSENT, left out."""
+    return changed(push_body(tick(), message_id="good-body", topic="market-ticks"), **changes)
+
+
+def good_bytes(**changes: Any) -> bytes:
+    return json.dumps(good_body(**changes)).encode()

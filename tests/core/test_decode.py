@@ -18,26 +18,11 @@ from hypothesis import strategies as st
 from millpond.core.decode import decode_payload, decode_push, decode_unwrapped
 from millpond.core.errors import InvalidEvent, MalformedEnvelope
 from millpond.core.model import Delivery
-from tests.common.push import ABSENT, changed, encoded, push_body
+from tests.common.push import ABSENT, MARKER, encoded, good_body, good_bytes, tick
 from tests.core.json_values import OBJECTS, PUBLISHED, VALUES
 
-# Stands in every payload where it can; an error that holds it has quoted a payload.
-MARKER = "s3cr3t-p4yl0ad"
 MIB = 1024 * 1024
 ERROR_CHARS_MAX = 500
-
-
-def tick(**fields: Any) -> dict[str, Any]:
-    return {"symbol": "SPY", "price": 1, "note": MARKER, **fields}
-
-
-def good_body(**changes: Any) -> dict[str, Any]:
-    """A push body that would be applied, with fields of its message changed or, where ABSENT, left out."""
-    return changed(push_body(tick(), message_id="bad", topic="market-ticks"), **changes)
-
-
-def good_bytes(**changes: Any) -> bytes:
-    return json.dumps(good_body(**changes)).encode()
 
 
 @settings(max_examples=200, deadline=None)
@@ -164,7 +149,7 @@ LEGAL_BODIES = {
 def test_a_body_that_only_looks_wrong(body: Any) -> None:
     """It is read like any other."""
     delivery = decode_push(body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert delivery.message_id in {"bad", "é" * 128, "a / b"}
+    assert delivery.message_id in {"good-body", "é" * 128, "a / b"}
     assert decode_payload(delivery).payload == tick()
 
 

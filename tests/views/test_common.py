@@ -17,13 +17,11 @@ from millpond.core.model import Delivery, Outcome
 from millpond.core.route import Router
 from millpond.service.rules import route_rules
 from millpond.service.views import load_views
+from tests.common.push import MARKER
 from tests.core.json_values import OBJECTS
 from tests.producers.cases import Case, check_in_core, load
 from tests.views.examples import T0, T1, T2
 from tests.views.support import Viewed
-
-# Stands where a value is wrong; an error that holds it has quoted a payload.
-MARKER = "s3cr3t-p4yl0ad"
 
 
 def test_data_that_no_document_can_hold_is_json_text() -> None:
