@@ -176,7 +176,7 @@ def test_an_ordinary_request() -> None:
 
 @pytest.mark.parametrize("name", ["ce-id", "ce-type", "ce-subject", "CE-Source", "ce-whatever", "content-type"])
 def test_headers_given_twice(name: str) -> None:
-    """Whoever stands between may have read the other one, so neither is believed, even where both say the same."""
+    """A proxy may have read the other one, so neither is believed, even where both say the same."""
     headers = [*binary(PROTOBUF, "application/protobuf", {**GIVEN, "whatever": "x"}).raw_headers]
     value = dict(headers)[name.lower().encode()]
     for second in (value, b"other"):
@@ -193,7 +193,7 @@ def test_headers_that_are_not_utf_8(value: bytes) -> None:
 
 
 def test_foreign_headers_may_be_anything() -> None:
-    """Other headers than an event's are nobody's business here."""
+    """Other headers than an event's are not looked at."""
     headers = [*binary(JSON, "application/json", GIVEN).raw_headers, (b"x-a", b"\xff"), (b"x-a", b"1")]
     assert decode_http(headers, JSON).load() == THE_RUN
 
@@ -252,6 +252,11 @@ def test_structured_data_of_another_type(data: Any) -> None:
 def test_structured_data_that_is_not_base64(data: Any) -> None:
     """Nothing is guessed from base64 that is none."""
     check(structured({**GIVEN, "data_base64": data}), MALFORMED, "data_base64")
+
+
+def test_structured_data_given_twice() -> None:
+    """Of two forms of the data neither is believed."""
+    check(structured({**GIVEN, "data": as_json(RUN, NAME), "data_base64": "e30="}), MALFORMED, "not both")
 
 
 @pytest.mark.parametrize(
