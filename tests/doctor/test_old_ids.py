@@ -18,7 +18,8 @@ from millpond.reprocess import move_ids as moving
 from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
-from tests.reprocess.test_move_ids import OLD, SAME, Doors, document, put
+from tests.reprocess.doors import Doors
+from tests.reprocess.test_move_ids import OLD, SAME, document, put
 
 SHOWN = "100%25 → 100%, strat_%5FSPY_%5F1 → strat__SPY__1, x%5F → x_"
 

@@ -8,68 +8,32 @@ from typing import Any
 import msgspec
 import pytest
 
-from millpond import Event, Latest, Merge, Tally
-from millpond.core.model import (
-    Committed,
-    Conflict,
-    Delivery,
-    Document,
-    LogEntry,
-    LogPage,
-    Put,
-    Ref,
-    Snapshot,
-    Write,
-)
+from millpond import Event
+from millpond.core.model import Committed, Conflict, Document, LogEntry, LogPage, Put, Ref, Snapshot, Write
 from millpond.core.receipts import Receipts
 from millpond.core.view import View
 from millpond.reprocess.move_ids import Mover
 from millpond.reprocess.plan_move import Moved
 from millpond.reprocess.report import BEFORE_THE_VIEW, COUNTED_MORE, NO_EVENT, NOT_IN_LOG
 from millpond.stores.memory import MemoryStore
-from tests.common.pond import NOW, SECOND, at, delivery
+from tests.common.pond import NOW
+from tests.reprocess.doors import (
+    DAY_US,
+    Doors,
+    DoorsWithRoom,
+    LenientDoors,
+    Owners,
+    Passes,
+    door,
+    late_door,
+    older_doors,
+    stateless_door,
+)
 from tests.reprocess.folding import Works
-
-DAY_US = 86_400 * SECOND
-
-
-class Doors(Latest):
-    topics = ("doors",)
-    collection = "doors"
-    key = "door"
-    time = "at"
-
-    def document(self, event: Event) -> Document:
-        return {"state": event.require("state"), "room": event.get("room")}
-
-
-class Passes(Tally):
-    topics = ("doors",)
-    collection = "passes"
-    key = "door"
-    time = "at"
-
-    def fold(self, event: Event, current: Document) -> Document:
-        return {"n": current.get("n", 0) + 1, "sum": current.get("sum", 0.0) + float(event.get("weight", 0.1))}
-
-
-class Owners(Merge):
-    topics = ("doors",)
-    collection = "owners"
-    key = "door"
-    time = "at"
-
-    def fields(self, event: Event) -> Document:
-        return {name: event.payload[name] for name in ("state", "room", "owner") if name in event.payload}
 
 
 class ShortOwners(Owners):
     retention_days = 1
-
-
-def door(message_id: str, state: str, at_s: float, name: str = "d", **more: Any) -> Delivery:
-    payload = {"topic": "doors", "door": name, "state": state, "at": at(at_s), **more}
-    return delivery(payload, message_id, at_s)
 
 
 async def rebuilt(works: Works, view: str) -> int:
@@ -96,7 +60,7 @@ async def test_a_tally_that_counted_before_the_log_began_is_left_alone() -> None
         assert (await later.document("passes/d") or {})["n"] == 6
 
 
-async def test_a_tally_somebody_else_began_is_left_alone() -> None:
+async def test_a_tally_another_program_began_is_left_alone() -> None:
     async with Works([Passes()]) as works:
         await works.put("passes/d", {"n": 100})
         await works.take(door("a", "open", 1))
@@ -150,15 +114,15 @@ async def test_receipts_and_documents_that_expire_meanwhile_change_no_fold() -> 
 
 
 async def test_what_a_merged_document_had_before_stays() -> None:
-    """Fields no event has given are nobody's to judge, nor to remove."""
+    """Fields that no event has given are neither judged nor removed."""
     async with Works([Owners()]) as works:
-        await works.put("owners/d", {"note": "by hand", "owner": "somebody"})
+        await works.put("owners/d", {"note": "by hand", "owner": "before"})
         await works.take(door("a", "open", 1))
         await assert_no_alarm(works)
         await works.damage("owners/d", state="another")
         assert await rebuilt(works, "owners") == 1
         document = await works.document("owners/d") or {}
-        assert (document["state"], document["note"], document["owner"]) == ("open", "by hand", "somebody")
+        assert (document["state"], document["note"], document["owner"]) == ("open", "by hand", "before")
 
 
 async def test_a_merged_document_that_expired_in_between_is_not_checkable() -> None:
@@ -179,8 +143,6 @@ async def test_a_document_without_a_stamp_of_ours_is_older_than_the_log() -> Non
     """Written by an earlier consumer from the very message: adopted under its stamp, and a duplicate since."""
 
     class Adopting(Doors):
-        name = "doors"
-
         def adopt(self, document: Document) -> str | None:
             return str(document.get("was")) if "was" in document else None
 
@@ -205,11 +167,9 @@ async def test_a_message_that_came_again_for_a_new_view_is_no_alarm() -> None:
 
 
 async def test_documents_that_are_elsewhere_now_are_no_alarm() -> None:
-    """A setting that names documents was changed: the old ones stay, and nobody misses the new ones."""
+    """A setting that names documents was changed: the old ones stay, and the new ones are not called missing."""
 
     class Elsewhere(Doors):
-        name = "doors"
-
         def key_of(self, event: Event) -> Sequence[str]:
             return ("prod", event.require("door"))
 
@@ -243,7 +203,7 @@ async def test_documents_moved_from_the_ids_of_an_earlier_build_are_no_alarm(kin
         assert await rebuilt(later, name) == 0
         report = await later.verify()
         assert (report.listed, report.equal, dict(report.uncheckable)) == ([], 2, {})
-        await later.damage(f"{name}/x_", n=99, state="no", owner="nobody")
+        await later.damage(f"{name}/x_", n=99, state="no", owner="other")
         assert [found.doc for found in (await later.verify()).listed] == [f"{name}/x_"]
 
 
@@ -253,7 +213,7 @@ async def assert_not_checkable(works: Works, count: int) -> None:
 
 
 async def test_null_is_not_absent() -> None:
-    async with Works([Doors()]) as works:
+    async with Works([DoorsWithRoom()]) as works:
         await works.take(door("a", "open", 1))
         document = dict(await works.document("doors/d") or {})
         assert document.pop("room", "absent") is None
@@ -308,16 +268,13 @@ class Meddled(MemoryStore):
 async def test_another_instance_that_is_quicker_loses_nothing(view: type[View]) -> None:
     """It writes between our look at a document and our commit, again and again: in the end its events are there."""
     store = Meddled()
-    old = Doors()
-    old.collection = old.name = "older"
+    old = older_doors()
     async with Works([old], store) as works:
         await works.take(*(door(f"a{n}", "open", n, f"d{n % 3}") for n in range(30)))
     async with Works([old, new := view()], store) as later, Works([old, view()], store) as other:
         sent = [door(f"b{n}", "live", 100 + n, f"d{n % 3}") for n in range(6)]
         store.before_commit = [lambda message=message: other.take(message) for message in sent]
-        rebuild = await later.rebuild(new.name)
-        await rebuild.fold()
-        await rebuild.swap()
+        await rebuilt(later, new.name)
         met = len(sent) - len(store.before_commit)
         assert met > 1
         report = await later.verify()
@@ -342,8 +299,6 @@ async def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
     """What one view finds invalid today says nothing about documents of another; and no topic is guessed anew."""
 
     class Strict(Passes):
-        name = "passes"
-
         def fold(self, event: Event, current: Document) -> Document:
             event.require("never sent")
             return current
@@ -360,16 +315,9 @@ async def test_views_that_share_a_topic_are_folded_one_by_one() -> None:
 
 async def test_poison_that_was_never_replayed_stays_buried() -> None:
     """Also where the view of today would take it: a person decides, by replaying the letter."""
-
-    class Lenient(Doors):
-        name = "doors"
-
-        def document(self, event: Event) -> Document:
-            return {"state": event.get("state", "unknown")}
-
     async with Works([Doors()]) as works:
-        await works.take(delivery({"topic": "doors", "door": "d", "at": at(1)}, "poison"))
-    async with Works([Lenient()], works.store) as later:
+        await works.take(stateless_door("poison"))
+    async with Works([LenientDoors()], works.store) as later:
         assert await rebuilt(later, "doors") == 0
         assert await later.document("doors/d") is None
 
@@ -378,8 +326,6 @@ async def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
     """The view takes more of each event now, and one document cannot hold it: the others are rebuilt."""
 
     class Everything(Owners):
-        name = "owners"
-
         def fields(self, event: Event) -> Document:
             return {name: value for name, value in event.payload.items() if name.startswith(("state", "big"))}
 
@@ -402,15 +348,13 @@ async def test_a_document_that_would_be_too_big_holds_up_no_other() -> None:
 
 
 async def test_after_a_rebuild_the_rules_of_today_hold_for_the_past() -> None:
-    """What is too late now is not folded any more; the document it had made stays, and is nobody's fault."""
+    """What is too late now is not folded any more; the document it had made stays, and is not called wrong."""
 
     class Strict(Doors):
-        name = "doors"
         late_after_s = 10
 
     async with Works([Doors()]) as works:
-        payload = {"topic": "doors", "door": "late", "state": "open", "at": at(-1_000)}
-        await works.take(door("a", "open", 1), delivery(payload, "late"))
+        await works.take(door("a", "open", 1), late_door("late", "late"))
     async with Works([Strict()], works.store) as later:
         await assert_no_alarm(later)
         await rebuilt(later, "doors")
@@ -421,8 +365,7 @@ async def test_after_a_rebuild_the_rules_of_today_hold_for_the_past() -> None:
 async def test_an_event_an_instance_without_the_view_took_meanwhile_counts_once() -> None:
     """A rolling deployment: it is in the log and in the fold; when it comes again, its receipt says so."""
     store = Meddled()
-    old = Doors()
-    old.collection = old.name = "older"
+    old = older_doors()
     async with Works([old], store) as works:
         await works.take(door("a", "open", 1))
         async with Works([old, Passes()], store) as later:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import io
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 
-from millpond import Event, Latest
-from millpond.core.model import Document, LogPage
+from millpond.core.model import LogPage
 from millpond.http.access import RequestFault
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.routing import Endpoint
@@ -23,20 +21,12 @@ from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 from tests.common.endpoints import endpoint
-from tests.common.pond import at, delivery
+from tests.common.stores import Run
+from tests.common.waiting import until
+from tests.reprocess.doors import Doors, door
 from tests.reprocess.folding import Works
 
 NO_REQUEST = Request({"type": "http"})
-
-
-class Doors(Latest):
-    topics = ("doors",)
-    collection = "doors"
-    key = "door"
-    time = "at"
-
-    def document(self, event: Event) -> Document:
-        return {"state": event.require("state")}
 
 
 class Gated(MemoryStore):
@@ -95,105 +85,64 @@ def acts(scene: Scene) -> dict[str, Endpoint]:
     }
 
 
-async def until(job: Job, phase: Phase) -> None:
-    async with asyncio.timeout(10):
-        while job.phase is not phase:  # noqa: ASYNC110 - there is nothing to wait for but the phase
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], Awaitable[None]]], None]:
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Iterator[Scene]:
+    """One door in the store, and nothing begun; what a test left running is dropped."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Scene]:
-        store = Gated()
-        async with Works([Doors()], store) as works:
-            await works.take(
-                delivery({"topic": "doors", "door": "d", "state": "open", "at": at(1)}, "1"),
-            )
-            made = Scene(works, store, tmp_path)
-            try:
-                yield made
-            finally:
-                store.gate.set()
-                await made.rebuilds.drop()
-
-    def played(story: Callable[[Scene], Awaitable[None]]) -> None:
-        async def whole() -> None:
-            async with scene() as made:
-                await story(made)
-
-        asyncio.run(whole())
-
-    return played
+    store = Gated()
+    works = Works([Doors()], store)
+    run(works.take(door("1", "open", 1)))
+    scene = Scene(works, store, tmp_path)
+    yield scene
+    store.gate.set()
+    run(scene.rebuilds.drop())
+    run(works.__aexit__())
 
 
-Play = Callable[[Callable[[Scene], Awaitable[None]]], None]
-
-
-def test_the_shadow_goes_with_the_swap(play: Play) -> None:
+async def test_the_shadow_goes_with_the_swap(scene: Scene) -> None:
     """It may be as large as the store; the job itself stays, to be looked at."""
-
-    async def story(scene: Scene) -> None:
-        job = await scene.begin()
-        await until(job, Phase.FOLDED)
-        assert scene.shadows == 1
-        job.swap()
-        await until(job, Phase.SWAPPED)
-        assert scene.shadows == 0
-        assert scene.rebuilds.job is job
-
-    play(story)
+    job = await scene.begin()
+    await until(lambda: job.phase is Phase.FOLDED)
+    assert scene.shadows == 1
+    job.swap()
+    await until(lambda: job.phase is Phase.SWAPPED)
+    assert scene.shadows == 0
+    assert scene.rebuilds.job is job
 
 
-def test_a_rebuild_that_is_dropped_has_ended(play: Play) -> None:
+async def test_a_rebuild_that_is_dropped_has_ended(scene: Scene) -> None:
     """Before anything else begins, and before its shadow is removed: it must not go on without."""
-
-    async def story(scene: Scene) -> None:
-        scene.store.gate.clear()
-        others = asyncio.all_tasks()
-        await scene.begin()
-        async with asyncio.timeout(10):
-            while not scene.shadows:  # noqa: ASYNC110 - it appears when the fold begins
-                await asyncio.sleep(0.01)
-        await scene.rebuilds.drop()
-        assert asyncio.all_tasks() == others
-        assert (scene.shadows, scene.rebuilds.job) == (0, None)
-
-    play(story)
+    scene.store.gate.clear()
+    others = asyncio.all_tasks()
+    await scene.begin()
+    await until(lambda: scene.shadows)
+    await scene.rebuilds.drop()
+    assert asyncio.all_tasks() == others
+    assert (scene.shadows, scene.rebuilds.job) == (0, None)
 
 
-def test_a_rebuild_is_dropped_by_its_own_name(play: Play) -> None:
+async def test_a_rebuild_is_dropped_by_its_own_name(scene: Scene) -> None:
     """One who drops the rebuild of another view learns that there is none."""
-
-    async def story(scene: Scene) -> None:
-        scene.store.gate.clear()
-        job = await scene.begin()
-        for act in (acts(scene)[name] for name in ("drop", "look", "swap")):
-            with pytest.raises(RequestFault, match="no rebuild of others was begun here") as refused:
-                await act(NO_REQUEST, "others")
-            assert refused.value.status == 404
-        assert scene.rebuilds.job is job
-        assert job.busy
-
-    play(story)
+    scene.store.gate.clear()
+    job = await scene.begin()
+    for act in (acts(scene)[name] for name in ("drop", "look", "swap")):
+        with pytest.raises(RequestFault, match="no rebuild of others was begun here") as refused:
+            await act(NO_REQUEST, "others")
+        assert refused.value.status == 404
+    assert scene.rebuilds.job is job
+    assert job.busy
 
 
-def test_only_one_at_a_time(play: Play) -> None:
+async def test_only_one_at_a_time(scene: Scene) -> None:
     """And only of a view there is, and swapped only once it was folded."""
-
-    async def story(scene: Scene) -> None:
-        api = acts(scene)
-        with pytest.raises(RequestFault, match="no view windows is loaded"):
-            await api["begin"](NO_REQUEST, "windows")
-        scene.store.gate.clear()
-        job = await scene.begin()
-        for act, reason in ((api["begin"], "rebuild_under_way"), (api["swap"], "not_folded")):
-            with pytest.raises(RequestFault) as refused:
-                await act(NO_REQUEST, "doors")
-            assert (refused.value.status, refused.value.reason) == (409, reason)
-        scene.store.gate.set()
-        await until(job, Phase.FOLDED)
-
-    play(story)
+    api = acts(scene)
+    with pytest.raises(RequestFault, match="no view windows is loaded"):
+        await api["begin"](NO_REQUEST, "windows")
+    scene.store.gate.clear()
+    job = await scene.begin()
+    for act, reason in ((api["begin"], "rebuild_under_way"), (api["swap"], "not_folded")):
+        with pytest.raises(RequestFault) as refused:
+            await act(NO_REQUEST, "doors")
+        assert (refused.value.status, refused.value.reason) == (409, reason)
+    scene.store.gate.set()
+    await until(lambda: job.phase is Phase.FOLDED)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millpond import Event, Latest
+from millpond import Event
 from millpond.core.errors import Unavailable, WriteRefused
 from millpond.core.ids import encode_id
 from millpond.core.model import Committed, Conflict, Delete, Document, Put, Ref, Write
@@ -22,21 +21,14 @@ from millpond.reprocess.move_ids import Mover, MoveReport, find_old_documents
 from millpond.reprocess.plan_move import Moved
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
+from tests.common.faulty_store import FaultyStore
+from tests.reprocess.doors import Doors
 
 NAMES = ["x_", "strat__SPY__1", "100%"]
 SAME = ["a%2Fb", "plain", "a%20b"]
 OLD = [encode_id(name) for name in NAMES]
 ROOT = Path(__file__).parents[2]
 Step = Callable[[MemoryStore], Coroutine[Any, Any, None]]
-
-
-class Doors(Latest):
-    name = collection = "doors"
-    topics = ("doors",)
-    key = "door"
-
-    def document(self, event: Event) -> Document:
-        return {"state": event.get("state")}
 
 
 class Houses(Doors):
@@ -80,78 +72,59 @@ class Interrupted(MemoryStore):
         return await super().commit(writes, log)
 
 
-def moved(store: MemoryStore, *ids: str, views: Sequence[View] = (Doors(),)) -> list[MoveReport]:
-    return asyncio.run(Mover(store, views, lambda _: None).move_all([Ref("doors", one) for one in ids]))
+async def moved(store: MemoryStore, *ids: str, views: Sequence[View] = (Doors(),)) -> list[MoveReport]:
+    return await Mover(store, views, lambda _: None).move_all([Ref("doors", one) for one in ids])
 
 
-def test_all_of_them_are_found_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_of_them_are_found_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over several pages, in collections below a view's own too."""
     monkeypatch.setattr(moving, "_PAGE", 2)
-
-    async def story() -> list[str]:
-        store = MemoryStore()
-        await put(store, "doors", **{one: document("1") for one in (*OLD, *SAME)})
-        await put(store, "houses/h1/doors", **{one: document("1") for one in (*OLD, *SAME)})
-        await put(store, "others", **{"x%5F": document("1")})
-        return [found.old.path async for found in find_old_documents(store, [Doors(), Houses()])]
-
-    found = asyncio.run(story())
+    store = MemoryStore()
+    await put(store, "doors", **{one: document("1") for one in (*OLD, *SAME)})
+    await put(store, "houses/h1/doors", **{one: document("1") for one in (*OLD, *SAME)})
+    await put(store, "others", **{"x%5F": document("1")})
+    found = [found.old.path async for found in find_old_documents(store, [Doors(), Houses()])]
     assert found == [f"{path}/{one}" for path in ("doors", "houses/h1/doors") for one in sorted(OLD)]
 
 
-def test_the_writers_of_this_process_forget_what_they_remember() -> None:
+async def test_the_writers_of_this_process_forget_what_they_remember() -> None:
     forgotten: list[Ref] = []
-
-    def forget(refs: Iterable[Ref]) -> None:
-        forgotten.extend(refs)
-
-    async def story() -> None:
-        store = MemoryStore()
-        await put(store, "doors", **{"x%5F": document("1"), "y_": document("1")})
-        mover = Mover(store, [Doors()], forget)
-        await mover.move_all([Ref("doors", "x%5F"), Ref("doors", "y%5F")], dry_run=True)
-        assert forgotten == []
-        await mover.move_all([Ref("doors", "x%5F"), Ref("doors", "y%5F")])
-
-    asyncio.run(story())
+    store = MemoryStore()
+    await put(store, "doors", **{"x%5F": document("1"), "y_": document("1")})
+    mover = Mover(store, [Doors()], forgotten.extend)
+    await mover.move_all([Ref("doors", "x%5F"), Ref("doors", "y%5F")], dry_run=True)
+    assert forgotten == []
+    await mover.move_all([Ref("doors", "x%5F"), Ref("doors", "y%5F")])
     assert forgotten == [Ref("doors", "x%5F"), Ref("doors", "x_")]
 
 
-def test_what_is_under_no_old_id_is_left() -> None:
+async def test_what_is_under_no_old_id_is_left() -> None:
     """A server may have other views than the command that asks."""
-    reports = moved(MemoryStore(), "plain", "a%2Fb")
+    reports = await moved(MemoryStore(), "plain", "a%2Fb")
     assert [(report.new, report.outcome) for report in reports] == [(None, Moved.LEFT)] * 2
-    (unknown,) = moved(MemoryStore(), "x%5F", views=[])
+    (unknown,) = await moved(MemoryStore(), "x%5F", views=[])
     assert unknown.outcome is Moved.LEFT
 
 
-def test_a_writer_that_is_quicker_at_the_new_id_is_not_overwritten() -> None:
-    """The new document is read again, and it is the newer one."""
+@pytest.mark.parametrize(
+    ("written", "outcome"),
+    [("x_", Moved.SUPERSEDED), ("x%5F", Moved.MOVED)],
+    ids=["at the new id", "at the old id, by an instance of the earlier build"],
+)
+async def test_a_writer_that_is_quicker_loses_nothing(written: str, outcome: Moved) -> None:
+    """It writes between our reading and our commit: both places are read again, and its document stays."""
 
     async def quicker(store: MemoryStore) -> None:
-        await put(store, "doors", x_=document("9", state="newest"))
+        await put(store, "doors", **{written: document("9", state="newest")})
 
     store = Interrupted(quicker)
-    asyncio.run(put(store, "doors", **{"x%5F": document("1", state="old")}))
-    (report,) = moved(store, "x%5F")
-    assert report.outcome is Moved.SUPERSEDED
-    assert asyncio.run(contents(store)) == {"x_": document("9", state="newest")}
+    await put(store, "doors", **{"x%5F": document("1", state="old")})
+    (report,) = await moved(store, "x%5F")
+    assert report.outcome is outcome
+    assert await contents(store) == {"x_": document("9", state="newest")}
 
 
-def test_an_instance_of_the_earlier_build_that_still_writes_loses_nothing() -> None:
-    """The old document changes between reading and writing: the change is moved."""
-
-    async def quicker(store: MemoryStore) -> None:
-        await put(store, "doors", **{"x%5F": document("9", state="newest")})
-
-    store = Interrupted(quicker)
-    asyncio.run(put(store, "doors", **{"x%5F": document("1", state="old")}))
-    (report,) = moved(store, "x%5F")
-    assert report.outcome is Moved.MOVED
-    assert asyncio.run(contents(store)) == {"x_": document("9", state="newest")}
-
-
-def test_a_document_that_never_rests_is_left() -> None:
+async def test_a_document_that_never_rests_is_left() -> None:
     """Bounded: the others are moved, and the report says to come again."""
 
     async def restless(store: MemoryStore) -> None:
@@ -159,51 +132,41 @@ def test_a_document_that_never_rests_is_left() -> None:
         await put(store, "doors", **{"x%5F": found.data})
 
     store = Interrupted(*[restless] * 1_000)
-    asyncio.run(put(store, "doors", **{"x%5F": document("1")}))
-    (report,) = moved(store, "x%5F")
+    await put(store, "doors", **{"x%5F": document("1")})
+    (report,) = await moved(store, "x%5F")
     assert (report.outcome, "run the command again" in report.why) == (Moved.LEFT, True)
     assert store.steps, "it gave up before the other writer did"
     store.steps.clear()
-    assert [one.outcome for one in moved(store, "x%5F")] == [Moved.MOVED]
+    assert [one.outcome for one in await moved(store, "x%5F")] == [Moved.MOVED]
 
 
-def test_a_lost_reply_moves_once() -> None:
+async def test_a_lost_reply_moves_once() -> None:
     """The commit was applied and its answer lost: reading again finds the old place empty."""
-
-    class Lossy(MemoryStore):
-        lost = False
-
-        async def commit(self, writes: Sequence[Write], log: Any = ()) -> Committed | Conflict:
-            answer = await super().commit(writes, log)
-            if not self.lost and any(isinstance(write, Delete) for write in writes):
-                self.lost = True
-                raise Unavailable("the reply was lost")
-            return answer
-
-    store = Lossy()
-    asyncio.run(put(store, "doors", **{"x%5F": document("1")}))
+    store = FaultyStore()
+    await put(store, "doors", **{"x%5F": document("1")})
+    store.after = [Unavailable("the reply was lost")]
     forgotten: set[Ref] = set()
     mover = Mover(store, [Doors()], forgotten.update)
-    assert [one.outcome for one in asyncio.run(mover.move_all([Ref("doors", "x%5F")]))] == [Moved.GONE]
-    assert asyncio.run(contents(store)) == {"x_": document("1")}
+    assert [one.outcome for one in await mover.move_all([Ref("doors", "x%5F")])] == [Moved.GONE]
+    assert await contents(store) == {"x_": document("1")}
     assert forgotten == {Ref("doors", "x%5F"), Ref("doors", "x_")}, "the commit may have been applied, and was"
 
 
-def test_a_document_the_store_refuses_is_left_where_it_is() -> None:
+async def test_a_document_the_store_refuses_is_left_where_it_is() -> None:
     """Two merged documents can be too big for one; the others are moved."""
 
     async def refuse(_: MemoryStore) -> None:
         raise WriteRefused("over 1 MiB")
 
     store = Interrupted(refuse)
-    asyncio.run(put(store, "doors", **{one: document("1") for one in OLD}))
-    outcomes = [(one.outcome, one.why) for one in moved(store, *OLD)]
+    await put(store, "doors", **{one: document("1") for one in OLD})
+    outcomes = [(one.outcome, one.why) for one in await moved(store, *OLD)]
     assert outcomes == [(Moved.LEFT, "over 1 MiB"), (Moved.MOVED, ""), (Moved.MOVED, "")]
 
 
 KILLED = """
 import asyncio, os, signal, sys
-from tests.reprocess.test_move_ids import Doors
+from tests.reprocess.doors import Doors
 from millpond.reprocess.move_ids import Mover
 from millpond.core.model import Ref
 from millpond.stores.sqlite.store import SqliteStore
@@ -231,16 +194,14 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("commit", [1, 2, 3])
-def test_a_process_killed_on_the_way_leaves_each_document_in_one_place(
+async def test_a_process_killed_on_the_way_leaves_each_document_in_one_place(
     tmp_path: Path, commit: int, when: str
 ) -> None:
     """At every commit there is, and another run finishes the work."""
     path = tmp_path / "pond.db"
-
-    async def fill() -> None:
-        store = SqliteStore(path)
-        await store.commit([Put(Ref("doors", one), None, document("1", was=one)) for one in OLD])
-        await store.close()
+    store = SqliteStore(path)
+    await store.commit([Put(Ref("doors", one), None, document("1", was=one)) for one in OLD])
+    await store.close()
 
     async def look(*, finish: bool) -> tuple[list[str], list[str]]:
         store = SqliteStore(path)
@@ -250,10 +211,10 @@ def test_a_process_killed_on_the_way_leaves_each_document_in_one_place(
         await store.close()
         return sorted(one.ref.id for one in found), sorted((one.data or {})["was"] for one in found)
 
-    asyncio.run(fill())
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(commit), when, *OLD], check=False, cwd=ROOT)
-    assert done.returncode == -signal.SIGKILL
-    ids, documents = asyncio.run(look(finish=False))
+    command = [sys.executable, "-c", KILLED, str(path), str(commit), when, *OLD]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    assert await process.wait() == -signal.SIGKILL
+    ids, documents = await look(finish=False)
     assert documents == sorted(OLD)
     assert len(set(ids) & set(OLD)) == len(OLD) - (commit if when == "after" else commit - 1)
-    assert asyncio.run(look(finish=True)) == (sorted(NAMES), sorted(OLD))
+    assert await look(finish=True) == (sorted(NAMES), sorted(OLD))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond import Event, Latest, Merge, Tally
+from millpond import Event
 from millpond.core.ids import encode_id, encode_name, unescaped_id
 from millpond.core.model import Delete, Delivery, Document, Put, Ref, Snapshot
 from millpond.core.plan import plan
@@ -17,16 +17,12 @@ from millpond.core.route import Router, RouteRules
 from millpond.core.view import View
 from millpond.reprocess.plan_move import Move, Moved, new_place, plan_move
 from tests.common.pond import at, delivery
+from tests.reprocess import doors
 
 OLD, NEW = Ref("doors", "x%5F"), Ref("doors", "x_")
 
 
-class Doors(Latest):
-    name = collection = "doors"
-    topics = ("doors",)
-    key = "door"
-    time = "at"
-
+class Doors(doors.Doors):
     def document(self, event: Event) -> Document:
         return {"docId": self.id_of(event), "state": event.get("state")}
 
@@ -41,15 +37,11 @@ class Broken(Doors):
         raise ZeroDivisionError
 
 
-class Owners(Merge):
+class Owners(doors.Owners):
     name = collection = "doors"
-    topics = ("doors",)
-    key = "door"
-    time = "at"
 
     def fields(self, event: Event) -> Document:
-        names = [name for name in ("state", "owner", "room") if name in event.payload]
-        return {"docId": self.id_of(event), **{name: event.payload[name] for name in names}}
+        return {"docId": self.id_of(event), **super().fields(event)}
 
 
 class Ruled(Owners):
@@ -61,14 +53,8 @@ class Ruled(Owners):
         return f"{document['rank']:017}.adopted"
 
 
-class Passes(Tally):
+class Passes(doors.Passes):
     name = collection = "doors"
-    topics = ("doors",)
-    key = "door"
-    time = "at"
-
-    def fold(self, event: Event, current: Document) -> Document:  # noqa: ARG002
-        return {"n": current.get("n", 0) + 1}
 
 
 def stamped(stamp: str, **fields: Any) -> Document:

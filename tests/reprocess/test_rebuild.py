@@ -9,40 +9,20 @@ from typing import Any
 
 import pytest
 
-from millpond import Event, Latest, Merge, Tally
+from millpond import Event, Merge
 from millpond.core.model import Committed, Conflict, Delivery, Document, LogEntry, Outcome, Write
 from millpond.reprocess.report import NO_EVENT, NOT_IN_LOG
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
-from tests.common.pond import NOW, SECOND, at, delivery
+from tests.common.pond import NOW, at
+from tests.reprocess import doors
+from tests.reprocess.doors import DAY_US, Doors, DoorsWithRoom, Passes, older_doors
 from tests.reprocess.folding import Works
-
-DAY_US = 86_400 * SECOND
-
-
-class Doors(Latest):
-    topics = ("doors",)
-    collection = "doors"
-    key = "door"
-    time: Any = "at"
-
-    def document(self, event: Event) -> Document:
-        return {"state": event.require("state")}
-
-
-class DoorsWithRoom(Doors):
-    """The view after somebody changed it."""
-
-    name = "doors"
-
-    def document(self, event: Event) -> Document:
-        return {"state": event.require("state"), "room": event.get("room")}
 
 
 class DoorsByVersion(Doors):
     """The view after its order was changed: the same events get other stamps."""
 
-    name = "doors"
     time = "changed"
 
 
@@ -56,22 +36,8 @@ class Rooms(Merge):
         return {event.require("door"): event.require("state")}
 
 
-class Passes(Tally):
-    topics = ("doors",)
-    collection = "passes"
-    key = "door"
-    time = "at"
-
-    def fold(self, event: Event, current: Document) -> Document:
-        return {
-            "n": current.get("n", 0) + 1,
-            "states": sorted([*current.get("states", []), event.require("state")]),
-        }
-
-
 def door(message_id: str, state: str, at_s: float, name: str = "d", **more: Any) -> Delivery:
-    payload = {"topic": "doors", "door": name, "state": state, "at": at(at_s), "room": "hall", **more}
-    return delivery(payload, message_id, at_s)
+    return doors.door(message_id, state, at_s, name, room="hall", **more)
 
 
 async def is_level(works: Works) -> bool:
@@ -127,8 +93,7 @@ async def test_an_order_that_was_changed_may_lower_a_stamp() -> None:
 async def test_a_view_that_was_just_added_is_filled(view: type[Any]) -> None:
     """And then it is as if it had been there from the beginning: an old event that comes again counts no more."""
     sent = [door("1", "open", 1), door("2", "shut", 2), door("3", "open", 3, "e"), door("2b", "shut", 2)]
-    old = Doors()
-    old.collection = old.name = "older"
+    old = older_doors()
     async with Works([old]) as works:
         await works.take(*sent)
     async with Works([old, new := view()], works.store) as later:
@@ -175,8 +140,6 @@ async def test_what_the_log_did_not_decide_is_never_lowered_nor_removed() -> Non
 
 async def test_a_document_no_event_makes_any_more_stays() -> None:
     class Renamed(Doors):
-        name = "doors"
-
         def key_of(self, event: Event) -> list[str]:
             return [f"new {event.require('door')}"]
 
@@ -192,8 +155,6 @@ async def test_a_document_no_event_makes_any_more_stays() -> None:
 
 async def test_events_that_a_view_finds_invalid_are_told_and_left_out() -> None:
     class Strict(Doors):
-        name = "doors"
-
         def document(self, event: Event) -> Document:
             return {"state": event.require("state"), "floor": event.require("floor")}
 
@@ -246,8 +207,7 @@ class Watched(MemoryStore):
 
 async def test_a_rebuilt_tally_counts_nothing_before_its_receipts_say_so() -> None:
     """An event that came again between the document and its receipt, or after a kill there, would count twice."""
-    old = Doors()
-    old.collection = old.name = "older"
+    old = older_doors()
     store = Watched()
     async with Works([old], store) as works:
         await works.take(*(door(f"a{n}", "open", n, f"door {n}") for n in range(3)))
@@ -267,8 +227,7 @@ async def test_a_rebuilt_tally_counts_nothing_before_its_receipts_say_so() -> No
 async def test_live_traffic_goes_on_throughout(view: type[Any], kind: str, tmp_path: Path) -> None:
     """Events pour in while the log is folded and while documents are swapped: none is lost, none counts twice."""
     store = SqliteStore(tmp_path / "pond.db") if kind == "sqlite" else None
-    old = Doors()
-    old.collection = old.name = "older"
+    old = older_doors()
     async with Works([old], store) as works:
         await works.take(*(door(f"a{n}", f"s{n}", n, f"door {n % 10}") for n in range(300)))
     async with Works([old, new := view()], works.store) as later:
