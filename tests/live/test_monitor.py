@@ -6,7 +6,8 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ from millpond.stores.memory import MemoryStore
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
 from tests.common.endpoints import endpoint
+from tests.common.waiting import until
 
 TICK_S = 0.01
 
@@ -76,6 +78,12 @@ class Scene:
             alerts=alerts,
         )
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Monitor]:
+        self.monitor.start()
+        yield self.monitor
+        await self.monitor.close()
+
     async def put_letter(self) -> None:
         put = Put(Ref("dead_letters", "x"), None, {"reason": "r"})
         assert isinstance(await self.store.commit([put]), Committed)
@@ -92,15 +100,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor_module, "TOTALS_LOOKED_AT_EVERY_S", TICK_S)
 
 
-def run(scene: Scene, act: Callable[[Monitor], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        scene.monitor.start()
-        await act(scene.monitor)
-        await scene.monitor.close()
-
-    asyncio.run(whole())
-
-
 async def read_until(mailbox: Mailbox, *wanted: bytes) -> bytes:
     """What came until all of these were in it."""
     text = b""
@@ -115,11 +114,10 @@ async def read_until(mailbox: Mailbox, *wanted: bytes) -> bytes:
 # --- totals ------------------------------------------------------------------------------------------------------
 
 
-def test_the_store_is_asked_once_for_all_pages() -> None:
-    """Within 15 s every page gets the same answer; while nobody looks only the letters are counted."""
+async def test_the_store_is_asked_once_for_all_pages() -> None:
+    """Within 15 s every page gets the same answer; while no page is open only the letters are counted."""
     scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         await scene.put_letter()
         pages = [watch.open_page() for _ in range(20)]
         for page in pages:
@@ -128,46 +126,35 @@ def test_the_store_is_asked_once_for_all_pages() -> None:
         for page in pages:
             watch.close_page(page)
         await asyncio.sleep(5 * TICK_S)
-
-    run(scene, act)
     assert scene.store.asked.count("collections") == 1
     assert "millpond_letters 1.0" in scene.metrics.render().decode()
 
 
-def test_letters_are_counted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alerts need them; until the first count nobody claims to know."""
+async def test_letters_are_counted_while_no_page_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts need them; until the first count there is no figure."""
     monkeypatch.setattr(counts_module, "FRESH_S", 3 * TICK_S)
     scene = Scene()
     assert "millpond_letters " not in scene.metrics.render().decode()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         await scene.put_letter()
-        for _ in range(500):
-            if len(scene.store.asked) >= 3:
-                break
-            await asyncio.sleep(TICK_S)
+        await until(lambda: len(scene.store.asked) >= 3, 5)
         assert watch.history.letters == 1
-
-    run(scene, act)
     assert set(scene.store.asked) == {"letters"}
     assert "millpond_letters 1.0" in scene.metrics.render().decode()
 
 
-def test_a_store_that_cannot_count_is_not_asked_by_every_page() -> None:
+async def test_a_store_that_cannot_count_is_not_asked_by_every_page() -> None:
     """Once in 15 s, as when it answers: it has trouble enough."""
     scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         scene.store.failing = True
         pages = [watch.open_page() for _ in range(20)]
         for page in pages:
             await read_until(page, b"event: sample")
-
-    run(scene, act)
     assert scene.store.asked == ["collections"]
 
 
-def test_steps_that_were_missed_are_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_steps_that_were_missed_are_not_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a long pause, of a laptop that slept or a loop that was busy, the next step comes a step later."""
     monkeypatch.setattr(monitor_module, "STEP_S", 0.05)
     acted: list[float] = []
@@ -179,21 +166,16 @@ def test_steps_that_were_missed_are_not_made_up_for(monkeypatch: pytest.MonkeyPa
             time.sleep(0.5)
         return []
 
-    async def act(_: Monitor) -> None:
-        async with asyncio.timeout(5):
-            while len(acted) < 5:  # noqa: ASYNC110 - many things are waited for here
-                await asyncio.sleep(0.01)
-
-    run(Scene(evaluate), act)
+    async with Scene(evaluate).running():
+        await until(lambda: len(acted) >= 5, 5)
     assert acted[4] - acted[2] >= 0.09, "one at once, because its time has come, and then one after the other"
 
 
-def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last answer stands, the streams go on, and it is asked again until it answers."""
     monkeypatch.setattr(counts_module, "FRESH_S", 2 * TICK_S)
     scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         page = watch.open_page()
         await read_until(page, b"event: totals")
         scene.store.failing = True
@@ -207,8 +189,6 @@ def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -
         assert b'"letters":0' in await read_until(late, b"event: totals")
         scene.store.failing = False
         await read_until(page, b'"letters":1')
-
-    run(scene, act)
     (line,) = scene.lines()
     assert (line["severity"], line["message"]) == (
         "WARNING",
@@ -219,75 +199,54 @@ def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -
 # --- pages -------------------------------------------------------------------------------------------------------
 
 
-def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
+def alert(state: State = "critical", text: str = "", view: str | None = None) -> AlertState:
+    return AlertState("a", "A", state, 1.0, "", text, None, "docs/runbook.md#a", view)
+
+
+async def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:
     """A value that moves within its state is no news; a bug in deciding them stops no sample."""
-    states = iter(["ok", "ok", "ok", None, "critical", "critical"])
-    last = ["critical"]
+    states: Iterator[State | None] = iter(["ok", "ok", "ok", None, "critical", "critical"])
 
     def alerts(_: History) -> list[AlertState]:
-        state = next(states, last[0])
+        state: State | None = next(states, "critical")
         if state is None:
             raise ZeroDivisionError
-        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a")]  # type: ignore[arg-type]
+        return [alert(state)]
 
     scene = Scene(alerts)
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         page = watch.open_page()
         text = await read_until(page, b'"critical"')
         assert text.count(b"event: alerts") == 1
         assert text.count(b"event: sample") == 4
         assert b"event: alerts" not in await read_until(page, b"event: sample")
         assert b'"critical"' in watch.alerts_frame()
-
-    run(scene, act)
     assert [line["error_type"] for line in scene.lines()] == ["ZeroDivisionError"]
 
 
-def test_a_figure_that_moves_is_told_while_its_alert_fires() -> None:
-    """The page's headline is that text: 12 dead letters must not stand there when there are 40."""
-    counts = iter([12, 12, 40])
-
-    def alerts(_: History) -> list[AlertState]:
-        text = f"{next(counts, 40)} dead letters"
-        return [AlertState("a", "A", "critical", 1.0, "", text, None, "docs/runbook.md#a")]
-
-    scene = Scene(alerts)
-
-    async def act(watch: Monitor) -> None:
+@pytest.mark.parametrize(
+    ("states", "last", "changes"),
+    [
+        ([alert(text="12 letters"), alert(text="12 letters"), alert(text="40 letters")], b"40 letters", 1),
+        ([alert("ok"), alert(view="bars"), alert(view="bars"), alert(view="ticks")], b'"view":"ticks"', 2),
+    ],
+    ids=["another figure", "another view"],
+)
+async def test_what_changes_while_an_alert_fires_is_told(
+    states: list[AlertState], last: bytes, changes: int
+) -> None:
+    """The page's headline says it: 12 letters must not stand there when there are 40, nor the view before."""
+    waiting = iter(states)
+    async with Scene(lambda _: [next(waiting, states[-1])]).running() as watch:
         page = watch.open_page()
-        text = await read_until(page, b"40 dead letters")
-        assert text.count(b"event: alerts") == 1
+        text = await read_until(page, last)
+        assert text.count(b"event: alerts") == changes
         assert b"event: alerts" not in await read_until(page, b"event: sample")
 
-    run(scene, act)
 
-
-def test_another_view_that_fires_is_told() -> None:
-    """A page names it: the first must not stand there when another is to blame."""
-    views = iter([None, "bars", "bars", "ticks"])
-
-    def alerts(_: History) -> list[AlertState]:
-        view = next(views, "ticks")
-        state: State = "ok" if view is None else "critical"
-        return [AlertState("a", "A", state, 1.0, "", "", None, "docs/runbook.md#a", view)]
-
-    scene = Scene(alerts)
-
-    async def act(watch: Monitor) -> None:
-        page = watch.open_page()
-        text = await read_until(page, b'"view":"ticks"')
-        assert text.count(b"event: alerts") == 2
-        assert b"event: alerts" not in await read_until(page, b"event: sample")
-
-    run(scene, act)
-
-
-def test_a_reader_far_behind_is_ended() -> None:
+async def test_a_reader_far_behind_is_ended() -> None:
     """He starts over with a whole history; the others go on."""
-    scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with Scene().running() as watch:
         slow, reader = watch.open_page(), watch.open_page()
         await read_until(slow, b"event: totals")
         assert slow.put(b"x" * (MAILBOX_BYTES_MAX - 10))
@@ -296,14 +255,11 @@ def test_a_reader_far_behind_is_ended() -> None:
         assert await slow.take(1) is None
         await read_until(reader, b"event: sample")
 
-    run(scene, act)
 
-
-def test_only_what_somebody_looks_at_is_told() -> None:
-    """Without pages and tails a message is told to nobody but the sparklines."""
+async def test_only_what_somebody_looks_at_is_told() -> None:
+    """Without pages and tails a message is told to the sparklines alone."""
     scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         always = list(scene.outcomes.subscribers)
         assert always == [watch.sparklines.on_outcome]
         watch.close_page(watch.open_page())
@@ -321,21 +277,15 @@ def test_only_what_somebody_looks_at_is_told() -> None:
         again = watch.open_page()
         assert b"event: changed" not in await read_until(again, b"event: sample")
 
-    run(scene, act)
 
-
-def test_the_end() -> None:
+async def test_the_end() -> None:
     """Every stream ends at once, and one that is opened afterwards as well."""
-    scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with Scene().running() as watch:
         page, tail = watch.open_page(), watch.open_tail(Wanted())
         watch.stop()
         late_page, late_tail = watch.open_page(), watch.open_tail(Wanted())
         for mailbox in (page, tail.mailbox, late_page, late_tail.mailbox):
             assert await mailbox.take(0) is None
-
-    run(scene, act)
 
 
 # --- streams -----------------------------------------------------------------------------------------------------
@@ -378,12 +328,11 @@ async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> No
     assert (streams.open, told) == (0, ["closed"])
 
 
-def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mailbox for it would be told of every message, and nobody would ever read or close it."""
+async def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mailbox for it would be told of every message, and never be read or closed."""
     monkeypatch.setattr(streams_module, "STREAMS_MAX", 0)
     scene = Scene()
-
-    async def act(watch: Monitor) -> None:
+    async with scene.running() as watch:
         routes = LiveApi(cast("Service", SimpleNamespace(monitor=watch))).routes()
         request = Request({"type": "http", "query_string": b"", "headers": []})
         for path in (LIVE_PATH, TAIL_PATH):
@@ -391,5 +340,3 @@ def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.Monkey
                 await endpoint(routes, "GET", path)(request)
         assert not watch.tails.any
         assert list(scene.outcomes.subscribers) == [watch.sparklines.on_outcome]
-
-    run(scene, act)

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -86,23 +85,19 @@ class Scene(MemoryStore):
         return [(line["severity"], line.get("reason")) for line in lines]
 
 
-def run(act: Callable[[Scene], Coroutine[Any, Any, None]], *, local: bool = True) -> Scene:
-    async def acting() -> Scene:
-        scene = Scene(local=local)
-        try:
-            await act(scene)
-        finally:
-            await scene.monitor.close()
-            scene.log.close()
-        return scene
-
-    return asyncio.run(acting())
+@contextlib.asynccontextmanager
+async def opened(*, local: bool = True) -> AsyncIterator[Scene]:
+    scene = Scene(local=local)
+    try:
+        yield scene
+    finally:
+        await scene.monitor.close()
+        scene.log.close()
 
 
-def test_a_full_disk_makes_it_unready_and_space_makes_it_ready_without_any_message() -> None:
+async def test_a_full_disk_makes_it_unready_and_space_makes_it_ready_without_any_message() -> None:
     """Reads succeed all the while: they say nothing about commits. The load balancer sends nothing any more."""
-
-    async def act(scene: Scene) -> None:
+    async with opened() as scene:
         assert await scene.monitor.not_ready() is None
         scene.commits_fail = Unavailable("the disk is full")
         await scene.try_commit()
@@ -114,15 +109,13 @@ def test_a_full_disk_makes_it_unready_and_space_makes_it_ready_without_any_messa
         scene.commits_fail = None
         await scene.pass_seconds(1)
         assert await scene.monitor.not_ready() is None
-
-    assert run(act).lines() == [("ERROR", "store_failing"), ("NOTICE", None)]
+    assert scene.lines() == [("ERROR", "store_failing"), ("NOTICE", None)]
 
 
 @pytest.mark.parametrize("local", [True, False], ids=["embedded", "firestore"])
-def test_one_failed_try_changes_nothing(local: bool) -> None:
+async def test_one_failed_try_changes_nothing(local: bool) -> None:
     """Nor one now and then, with successes in between."""
-
-    async def act(scene: Scene) -> None:
+    async with opened(local=local) as scene:
         await scene.observed.read([A])
         for _ in range(20):
             scene.commits_fail = AWAY
@@ -136,14 +129,12 @@ def test_one_failed_try_changes_nothing(local: bool) -> None:
         scene.commits_fail = None
         await scene.pass_seconds(60)
         assert await scene.monitor.not_ready() is None
+    assert scene.lines() == []
 
-    assert run(act, local=local).lines() == []
 
-
-def test_firestore_away_and_back() -> None:
+async def test_firestore_away_and_back() -> None:
     """Reads tell when it is back; until then nothing but a read a second is asked of it."""
-
-    async def act(scene: Scene) -> None:
+    async with opened(local=False) as scene:
         await scene.observed.read([A])
         scene.reads_fail = scene.commits_fail = AWAY
         await scene.try_commit()
@@ -154,13 +145,10 @@ def test_firestore_away_and_back() -> None:
         await scene.pass_seconds(round(SECOND_CHANCE_S) + 1)
         assert await scene.monitor.not_ready() is None
 
-    run(act, local=False)
 
-
-def test_commits_that_cannot_be_tried_get_a_second_chance() -> None:
+async def test_commits_that_cannot_be_tried_get_a_second_chance() -> None:
     """Where reads succeed and only messages can tell, they are let in again after a while, and decide."""
-
-    async def act(scene: Scene) -> None:
+    async with opened(local=False) as scene:
         await scene.observed.read([A])
         scene.commits_fail = AccessDenied("writing is not allowed")
 
@@ -182,25 +170,19 @@ def test_commits_that_cannot_be_tried_get_a_second_chance() -> None:
         await scene.try_commit()
         assert await scene.monitor.not_ready() is None
 
-    run(act, local=False)
 
-
-def test_a_store_that_never_answered_is_not_waited_for() -> None:
+async def test_a_store_that_never_answered_is_not_waited_for() -> None:
     """A revision that cannot reach its store gets no traffic; it does when the store answers."""
-
-    async def act(scene: Scene) -> None:
+    async with opened(local=False) as scene:
         scene.reads_fail = AWAY
         assert await scene.monitor.not_ready() == "store_failing"
         scene.reads_fail = None
         assert await scene.monitor.not_ready() is None
 
-    run(act, local=False)
 
-
-def test_an_idle_service_on_firestore_is_not_asked_for_reads() -> None:
+async def test_an_idle_service_on_firestore_is_not_asked_for_reads() -> None:
     """Each would be paid for. The count of letters, every 15 s, tells that the store is away."""
-
-    async def act(scene: Scene) -> None:
+    async with opened(local=False) as scene:
         await scene.observed.read([A])
         await scene.pass_seconds(100)
         assert scene.reads == 1
@@ -209,13 +191,10 @@ def test_an_idle_service_on_firestore_is_not_asked_for_reads() -> None:
         await scene.pass_seconds(5)
         assert await scene.monitor.not_ready() == "store_failing"
 
-    run(act, local=False)
 
-
-def test_what_is_refused_says_nothing_about_the_store() -> None:
+async def test_what_is_refused_says_nothing_about_the_store() -> None:
     """The write is at fault; a conflict is an answer, and so a success."""
-
-    async def act(scene: Scene) -> None:
+    async with opened() as scene:
         scene.commits_fail = WriteRefused("too large")
         for _ in range(10):
             await scene.try_commit()
@@ -226,26 +205,20 @@ def test_what_is_refused_says_nothing_about_the_store() -> None:
         assert isinstance(await scene.observed.commit([Put(A, 99, {"n": 1})]), Conflict)
         assert not scene.health.is_failing(Call.COMMIT)
 
-    run(act)
 
-
-def test_a_call_that_is_given_up_has_failed() -> None:
+async def test_a_call_that_is_given_up_has_failed() -> None:
     """The engine ends one that takes longer than its messages may wait: a store that hangs is not healthy."""
-
-    async def act(scene: Scene) -> None:
+    async with opened() as scene:
         scene.hangs = asyncio.Event()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(scene.observed.read([A]), 0.01)
         assert scene.health.is_failing(Call.READ)
 
-    run(act)
 
-
-def test_a_store_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many ask whether it is ready: their reads would pile up behind the first. Each gets an answer."""
     monkeypatch.setattr("millpond.live.readiness.PATIENCE_S", 0.02)
-
-    async def act(scene: Scene) -> None:
+    async with opened() as scene:
         assert await scene.monitor.not_ready() is None
         scene.clock.now += 2
         asked, scene.hangs = scene.reads, asyncio.Event()
@@ -257,13 +230,10 @@ def test_a_store_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> No
         scene.clock.now += 2
         assert await scene.monitor.not_ready() is None
 
-    run(act)
 
-
-def test_a_lost_file_stays_lost() -> None:
+async def test_a_lost_file_stays_lost() -> None:
     """No success makes up for it, and its line is written once, at once."""
-
-    async def act(scene: Scene) -> None:
+    async with opened() as scene:
         assert await scene.monitor.not_ready() is None
         scene.reads_fail = StoreFileGone("pond.db was deleted: restart")
         await scene.pass_seconds(1)
@@ -271,8 +241,7 @@ def test_a_lost_file_stays_lost() -> None:
         scene.reads_fail = None
         await scene.pass_seconds(100)
         assert await scene.monitor.not_ready() == "store_file_gone"
-
-    assert run(act).lines() == [("CRITICAL", "store_file_gone")]
+    assert scene.lines() == [("CRITICAL", "store_file_gone")]
 
 
 def test_the_page_and_readiness_agree() -> None:
