@@ -57,28 +57,20 @@ def saying(*pieces: bytes) -> Answer:
     ],
     ids=["not HTTP", "nothing", "too little", "too much", "a long head", "no length, too much"],
 )
-def test_an_answer_that_is_none(answer: Answer, error: type[OSError]) -> None:
+async def test_an_answer_that_is_none(answer: Answer, error: type[OSError]) -> None:
     """Each has an error of its own; a head without end is bounded like a body."""
-
-    async def ask() -> None:
-        async with answering(answer) as address:
-            with pytest.raises(error):
-                await fetch(address, timeout_s=5, reply_bytes_max=1_000)
-
-    asyncio.run(ask())
+    async with answering(answer) as address:
+        with pytest.raises(error):
+            await fetch(address, timeout_s=5, reply_bytes_max=1_000)
 
 
-def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     """As HTTP/1.0 servers answer."""
-
-    async def ask() -> bytes:
-        async with answering(saying(b"HTTP/1.0 200 OK\r\n\r\n", b"all ", b"of it")) as address:
-            return (await fetch(address, timeout_s=5)).body
-
-    assert asyncio.run(ask()) == b"all of it"
+    async with answering(saying(b"HTTP/1.0 200 OK\r\n\r\n", b"all ", b"of it")) as address:
+        assert (await fetch(address, timeout_s=5)).body == b"all of it"
 
 
-def test_a_body_piece_by_piece_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_piece_by_piece_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that is slower than the server makes it wait; nothing is lost."""
     monkeypatch.setattr(http_client, "_UNREAD_BYTES_MAX", 100_000)
     size = 20_000_000
@@ -86,33 +78,26 @@ def test_a_body_piece_by_piece_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     async def answer(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD % size + b"x" * size)
 
-    async def ask() -> tuple[int, int]:
-        async with answering(answer) as address:
-            connection = await connect(address, None)
-            await connection.begin(b"GET / HTTP/1.1\r\n\r\n")
-            await asyncio.sleep(0.2)
-            pieces = []
-            while piece := await connection.receive():
-                pieces.append(len(piece))
-            connection.close()
-            return sum(pieces), max(pieces)
-
-    received, largest = asyncio.run(ask())
-    assert received == size
-    assert largest < 1_000_000
+    async with answering(answer) as address:
+        connection = await connect(address, None)
+        await connection.begin(b"GET / HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.2)
+        pieces = []
+        while piece := await connection.receive():
+            pieces.append(len(piece))
+        connection.close()
+    assert sum(pieces) == size
+    assert max(pieces) < 1_000_000
 
 
-def test_what_the_command_line_is_told() -> None:
+async def test_what_the_command_line_is_told() -> None:
     """One error for all of them, in words; a timeout is told apart."""
 
     async def sleep(_: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.5)
 
-    async def ask() -> None:
-        with pytest.raises(Unreachable, match="cannot reach http://localhost:9: nothing listens there"):
-            await Client(Address.parse("http://localhost:9"), timeout_s=5).request("GET", "/")
-        async with answering(sleep) as address:
-            with pytest.raises(TimedOut, match=r"did not answer within 0.1 s"):
-                await Client(address, timeout_s=0.1).request("GET", "/")
-
-    asyncio.run(ask())
+    with pytest.raises(Unreachable, match="cannot reach http://localhost:9: nothing listens there"):
+        await Client(Address.parse("http://localhost:9"), timeout_s=5).request("GET", "/")
+    async with answering(sleep) as address:
+        with pytest.raises(TimedOut, match=r"did not answer within 0.1 s"):
+            await Client(address, timeout_s=0.1).request("GET", "/")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from millpond.core.errors import InvalidEvent, ViewError
@@ -12,20 +10,15 @@ from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import ERROR_CHARS_MAX, bounded_error
 from millpond.dead_letters.pubsub import MESSAGE_BYTES_MAX, PublishedLetters
 from tests.common.pond import NOW
+from tests.common.rig import Sink
 
 FAULT = InvalidEvent("ts is missing")
 ATTRIBUTES = {f"name-{number:02d}": "x" * 1_000 for number in range(80)}
 
 
-class Elsewhere:
+async def write_elsewhere(_: Item, fault: Fault) -> DeadLetter:
     """Where a letter goes that cannot be published."""
-
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-        del item
-        return DeadLetter(None, None, f"elsewhere: {fault.reason}")
-
-    async def close(self) -> None:
-        """Nothing is open."""
+    return DeadLetter(None, None, f"elsewhere: {fault.reason}")
 
 
 @pytest.mark.parametrize(
@@ -42,21 +35,16 @@ class Elsewhere:
     ],
     ids=["data", "data and attributes", "many", "long value", "long name", "no name", "reserved"],
 )
-def test_what_pubsub_would_refuse_is_not_published(
+async def test_what_pubsub_would_refuse_is_not_published(
     monkeypatch: pytest.MonkeyPatch, data_bytes: int, attributes: dict[str, str]
 ) -> None:
     """It would be refused for ever, and the message with it. Nothing is sent: nothing listens at this address."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
-    letters = PublishedLetters(topic="dlq", project="p", deadline_s=0.2, otherwise=Elsewhere())
+    letters = PublishedLetters(topic="dlq", project="p", deadline_s=0.2, otherwise=Sink(write_elsewhere))
     sent = Delivery(message_id="1", publish_time=NOW, data=b"x" * data_bytes, attributes=attributes)
-
-    async def story() -> DeadLetter:
-        try:
-            return await letters.write_letter(Item(sent, "t", NOW, fault=FAULT), FAULT)
-        finally:
-            await letters.close()
-
-    assert asyncio.run(story()).reason == f"elsewhere: {FAULT.reason}"
+    written = await letters.write_letter(Item(sent, "t", NOW, fault=FAULT), FAULT)
+    await letters.close()
+    assert written.reason == f"elsewhere: {FAULT.reason}"
 
 
 def test_an_error_in_a_letter_has_an_end() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,29 +16,20 @@ from millpond.reprocess import move_ids as moving
 from millpond.service.views import load_views
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
+from tests.common.stores import Run
 from tests.reprocess.doors import Doors
 from tests.reprocess.test_move_ids import OLD, SAME, document, put
 
 SHOWN = "100%25 → 100%, strat_%5FSPY_%5F1 → strat__SPY__1, x%5F → x_"
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """An embedded store with documents of an earlier build, that no process has open."""
-    path = tmp_path / "pond.db"
-
-    async def fill() -> None:
-        store = SqliteStore(path)
-        for collection in ("doors", "trade_signals"):
-            await store.commit([Put(Ref(collection, one), None, document("1")) for one in (*OLD, *SAME)])
-        await store.close()
-
-    asyncio.run(fill())
-    return path
-
-
-def test_doctor_names_them_by_collection_with_the_command(path: Path) -> None:
+def test_doctor_names_them_by_collection_with_the_command(tmp_path: Path, run: Run) -> None:
     """Reading only: not a file more lies beside the store afterwards."""
+    path = tmp_path / "pond.db"
+    store = SqliteStore(path)
+    for collection in ("doors", "trade_signals"):
+        run(store.commit([Put(Ref(collection, one), None, document("1")) for one in (*OLD, *SAME)]))
+    run(store.close())
     before = {one.name: one.read_bytes() for one in path.parent.iterdir()}
     views = [*load_views(settings.load({})), Doors()]
     found = [finding for finding in check_embedded(path, views) if finding.check == "ids"]
@@ -52,21 +41,18 @@ def test_doctor_names_them_by_collection_with_the_command(path: Path) -> None:
     assert {one.name: one.read_bytes() for one in path.parent.iterdir()} == before
 
 
-def test_doctor_says_that_there_are_none_and_how_much_it_saw() -> None:
-    async def story(most: int) -> list[Any]:
-        store = MemoryStore()
-        await put(store, "doors", **{one: document("1") for one in SAME})
-        return await check_ids(store, [Doors()], most)
-
-    (whole,) = asyncio.run(story(3))
+async def test_doctor_says_that_there_are_none_and_how_much_it_saw() -> None:
+    store = MemoryStore()
+    await put(store, "doors", **{one: document("1") for one in SAME})
+    (whole,) = await check_ids(store, [Doors()], 3)
     assert (whole.state, "3 documents of 1 collection looked at" in whole.found) == (State.OK, True)
     assert ("only" in whole.found, whole.advice) == (False, "")
-    (partly,) = asyncio.run(story(2))
+    (partly,) = await check_ids(store, [Doors()], 2)
     assert (partly.state, partly.found.endswith("(of doors only its first 2)")) == (State.OK, True)
     assert "move-ids --dry-run" in partly.advice
 
 
-def test_doctor_looks_at_no_more_than_it_may_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctor_looks_at_no_more_than_it_may_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids sort: 100%25, plain, strat_…, x%5F. What lies behind the bound is not counted."""
     monkeypatch.setattr(moving, "_PAGE", 2)
 
@@ -78,27 +64,20 @@ def test_doctor_looks_at_no_more_than_it_may_and_says_so(monkeypatch: pytest.Mon
             self.given += len(found)
             return found
 
-    async def story() -> tuple[list[Any], int]:
-        store = Counting()
-        await put(store, "doors", **{one: document("1") for one in (*OLD, "plain", "zebra")})
-        return await check_ids(store, [Doors()], 3), store.given
-
-    (found,), given = asyncio.run(story())
+    store = Counting()
+    await put(store, "doors", **{one: document("1") for one in (*OLD, "plain", "zebra")})
+    (found,) = await check_ids(store, [Doors()], 3)
     assert found.found.startswith("doors: 2 documents lie under ids")
     assert "among its first 3 documents, more were not looked at: 100%25 → 100%," in found.found
-    assert given == 4
+    assert store.given == 4
 
 
-def test_no_more_than_was_asked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_than_was_asked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the last page: a document of a big collection may have a megabyte."""
     monkeypatch.setattr(moving, "_PAGE", 2)
-
-    async def story() -> list[int]:
-        store = MemoryStore()
-        await put(store, "doors", **{str(number): document("1") for number in range(9)})
-        return [len(page) async for page in moving.pages(store, "doors", 3)]
-
-    assert asyncio.run(story()) == [2, 1]
+    store = MemoryStore()
+    await put(store, "doors", **{str(number): document("1") for number in range(9)})
+    assert [len(page) async for page in moving.pages(store, "doors", 3)] == [2, 1]
 
 
 def test_doctor_shows_a_few_examples_of_many() -> None:

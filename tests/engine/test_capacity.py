@@ -48,16 +48,12 @@ async def test_the_room_is_bounded_by_bytes_too() -> None:
 async def test_letters_that_are_being_made_take_room() -> None:
     """A topic for letters that hangs must not let poison pile up without end."""
 
-    class Hanging:
-        async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-            await asyncio.sleep(0.2)
-            return DeadLetter(None, None, f"{fault.reason} of {item.delivery.message_id}")
-
-        async def close(self) -> None:
-            """Nothing is open."""
+    async def slowly(item: Item, fault: Fault) -> DeadLetter:
+        await asyncio.sleep(0.2)
+        return DeadLetter(None, None, f"{fault.reason} of {item.delivery.message_id}")
 
     bench = Bench(FaultyStore(), CONSUMER_QUEUE_SIZE="2")
-    bench.bury_with(Hanging().write_letter)
+    bench.bury_with(slowly)
     poison = [asyncio.ensure_future(bench.send(delivery({"nothing": n}, f"p{n}"))) for n in range(2)]
     await asyncio.sleep(0.05)
     with pytest.raises(Overloaded):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -18,24 +18,17 @@ from tests.common.pond import service
 from tests.common.rig import Bench
 
 
-def lines_of(output: io.BytesIO) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+def failed_tries(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [line for line in lines if line.get("reason") == "store_try_failed"]
 
 
-def test_each_failed_try_of_a_commit_leaves_a_line_although_no_message_fails() -> None:
+async def test_each_failed_try_of_a_commit_leaves_a_line_although_no_message_fails() -> None:
     """Which try it was, what the store said, and how many messages wait for it."""
-
-    async def scenario() -> Bench:
-        bench = Bench(FaultyStore(in_flight_max=1))
-        bench.store.before = [Unavailable("over quota", "RESOURCE_EXHAUSTED"), Unavailable("away", "UNAVAILABLE")]
-        results = await bench.send(*(service(f"m{n}", n, "ok", n) for n in range(5)))
-        assert {result.outcome for result in results} == {"applied"}
-        return bench
-
-    bench = asyncio.run(scenario())
-    bench.service.log.close()
-    lines = lines_of(bench.output)
+    bench = Bench(FaultyStore(in_flight_max=1))
+    bench.store.before = [Unavailable("over quota", "RESOURCE_EXHAUSTED"), Unavailable("away", "UNAVAILABLE")]
+    results = await bench.send(*(service(f"m{n}", n, "ok", n) for n in range(5)))
+    assert {result.outcome for result in results} == {"applied"}
+    lines = failed_tries(bench.lines())
     assert [(line["attempt"], line["error_code"], line["messages_waiting"]) for line in lines] == [
         (1, "RESOURCE_EXHAUSTED", 5),
         (2, "UNAVAILABLE", 5),
@@ -47,47 +40,34 @@ def test_each_failed_try_of_a_commit_leaves_a_line_although_no_message_fails() -
     assert bench.service.metrics.store_errors["Unavailable"] == 2
 
 
-def test_a_failed_read_and_a_call_that_hangs_leave_a_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_read_and_a_call_that_hangs_leave_a_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hanging call is the store's fault as much as one it answers; its own name for it stays inside."""
+    bench = Bench(FaultyStore(in_flight_max=1), FIRESTORE_RETRY_MAX_TOTAL_S="0.01")
+    read = FaultyStore.read
+    faults: list[Exception] = [Unavailable("away", "UNAVAILABLE")]
 
-    async def scenario() -> Bench:
-        bench = Bench(FaultyStore(in_flight_max=1), FIRESTORE_RETRY_MAX_TOTAL_S="0.01")
-        read = FaultyStore.read
-        faults: list[Exception] = [Unavailable("away", "UNAVAILABLE")]
+    async def failing(store: FaultyStore, refs: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await read(store, refs)
 
-        async def failing(store: FaultyStore, refs: Any) -> Any:
-            if faults:
-                raise faults.pop()
-            return await read(store, refs)
-
-        monkeypatch.setattr(FaultyStore, "read", failing)
-        await bench.send(service("m1", 1, "ok", 1))
-        bench.store.gate.clear()
-        (hung,) = await bench.send(service("m2", 2, "ok", 2))
-        assert (hung.outcome, hung.reason) == ("retry", "store_unavailable")
-        return bench
-
-    bench = asyncio.run(scenario())
-    bench.service.log.close()
-    lines = lines_of(bench.output)
-    assert [(line["error_type"], line["error_code"]) for line in lines] == [
+    monkeypatch.setattr(FaultyStore, "read", failing)
+    await bench.send(service("m1", 1, "ok", 1))
+    bench.store.gate.clear()
+    (hung,) = await bench.send(service("m2", 2, "ok", 2))
+    assert (hung.outcome, hung.reason) == ("retry", "store_unavailable")
+    assert [(line["error_type"], line["error_code"]) for line in failed_tries(bench.lines())] == [
         ("Unavailable", "UNAVAILABLE"),
         ("Unavailable", "DEADLINE_EXCEEDED"),
     ]
 
 
-def test_denied_access_leaves_a_line_of_its_own_kind() -> None:
+async def test_denied_access_leaves_a_line_of_its_own_kind() -> None:
     """So that the two can be counted apart."""
-
-    async def scenario() -> Bench:
-        bench = Bench(FaultyStore(in_flight_max=1))
-        bench.store.before = [AccessDenied("no", "PERMISSION_DENIED")]
-        await bench.send(service("m1", 1, "ok", 1))
-        return bench
-
-    bench = asyncio.run(scenario())
-    bench.service.log.close()
-    assert [line["error_type"] for line in lines_of(bench.output)] == ["AccessDenied"]
+    bench = Bench(FaultyStore(in_flight_max=1))
+    bench.store.before = [AccessDenied("no", "PERMISSION_DENIED")]
+    await bench.send(service("m1", 1, "ok", 1))
+    assert [line["error_type"] for line in failed_tries(bench.lines())] == ["AccessDenied"]
 
 
 def test_an_outage_is_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,5 +83,5 @@ def test_an_outage_is_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     log.failed_try(Unavailable("away", "UNAVAILABLE"), 3, 9)
     monkeypatch.undo()
     log.close()
-    lines = lines_of(output)
+    lines = failed_tries(json.loads(line) for line in output.getvalue().splitlines())
     assert [line["lines_left_out"] for line in lines] == [0] * FAILED_TRIES_PER_S_MAX + [15, 0]

@@ -12,7 +12,6 @@ from millpond.core.ack import settle_push
 from millpond.core.errors import Overloaded, Unavailable
 from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.route import DeadLetter, Fault, Item
-from millpond.dead_letters.store import StoredLetters
 from millpond.engine import admission as line
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery, service
@@ -172,14 +171,13 @@ async def test_room_made_by_a_letter_is_taken() -> None:
 async def test_room_made_by_a_letter_that_failed_is_taken() -> None:
     """The store is away for letters only: the poison is answered, and nobody in the line waits for a timer."""
 
-    class Away(StoredLetters):
-        async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-            await asyncio.sleep(0.02)
-            raise Unavailable(f"no letter of {item.delivery.message_id}: {fault}")
+    async def away(item: Item, fault: Fault) -> DeadLetter:
+        await asyncio.sleep(0.02)
+        raise Unavailable(f"no letter of {item.delivery.message_id}: {fault}")
 
     crowd = Crowd(queue_size=1, POISON_POLICY="park", FIRESTORE_RETRY_MAX_ATTEMPTS="1")
     crowd.open()
-    crowd.bench.bury_with(Away(crowd.bench.store, keep=1, wall_clock=lambda: 0).write_letter)
+    crowd.bench.bury_with(away)
     crowd.submit(delivery({"what": "is this"}, "poison"))
     await asyncio.sleep(0.01)
     crowd.submit(message(1))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 from millpond.core.model import Delivery, Outcome, Ref
 from tests.common.faulty_store import FaultyStore
@@ -14,10 +12,6 @@ from tests.common.rig import Bench
 
 def heartbeat(service: str, number: int) -> Delivery:
     return delivery({"service": service, "timestamp": at(number)}, f"{service}-{number}", number)
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
 
 
 async def test_messages_of_reserved_documents_wait_and_others_do_not() -> None:
