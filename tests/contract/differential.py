@@ -28,7 +28,7 @@ from tests.contract.writes import (
     WRONG,
     Wish,
     Wished,
-    entry_of,
+    entry,
     is_storable,
     typed,
     write_of,
@@ -122,8 +122,8 @@ class StoresAgree(RuleBasedStateMachine):
     def commit(self, wished: list[Wished], entries: list[dict[str, Any]]) -> None:
         bases = [self._bases(one) for one in wished]
         log = [self._logged(fields) for fields in entries]
-        for entry in log:
-            self.commit_of[entry.arrived_at] = self.arrived
+        for logged in log:
+            self.commit_of[logged.arrived_at] = self.arrived
         answers = []
         for number, side in enumerate(self.sides):
             asked = [write_of(one, base[number]) for one, base in zip(wished, bases, strict=True)]
@@ -186,7 +186,7 @@ class StoresAgree(RuleBasedStateMachine):
 
     def _logged(self, fields: dict[str, Any]) -> LogEntry:
         self.arrived += 1
-        return entry_of(fields, START + self.arrived)
+        return entry(**fields, arrived_at=START + self.arrived)
 
     @invariant()
     def documents_are_the_same(self) -> None:

@@ -1,4 +1,7 @@
-"""What only the embedded store promises: durability settings, upgrades, one writer, and disks that fail."""
+"""What only the embedded store promises: upgrades, one writer, and names for SQLite's errors.
+
+That it survives power cuts, and disks that are full or fail, is in tests/crash.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pytest
 from millpond.core import timestamps
 from millpond.core.collections import RECEIPTS
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.core.model import Committed, Delete, Delivery, LogEntry, Outcome, Put, Ref, Result, Snapshot
+from millpond.core.model import Committed, Delete, Put, Ref, Snapshot
 from millpond.stores.sqlite import rows as sqlite_rows
 from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.connection import open_writer
@@ -27,13 +30,6 @@ from tests.common.sqlite_writer import writer_of
 from tests.common.stores import Run
 
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
-ENTRY = LogEntry(
-    delivery=Delivery(message_id="m1", publish_time=1, data=b"{}"),
-    topic="t",
-    event_id=None,
-    arrived_at=1,
-    result=Result(Outcome.APPLIED, "applied"),
-)
 
 
 @pytest.fixture
@@ -46,29 +42,9 @@ def pond(path: Path) -> SqliteStore:
     return SqliteStore(path)
 
 
-def test_commits_survive_a_power_cut(pond: SqliteStore, path: Path) -> None:
-    """WAL with synchronous=FULL: NORMAL would lose acknowledged commits."""
-    del pond
-    connection = writer_of(path)
-    assert connection.execute("PRAGMA journal_mode").get == "wal"
-    assert connection.execute("PRAGMA synchronous").get == 2
-
-
 def test_sqlite_is_a_current_one() -> None:
     """Up to 3.51.2 two connections could corrupt a WAL; the library bundles its own SQLite."""
     assert tuple(int(part) for part in apsw.sqlite_lib_version().split(".")) > (3, 51, 2)
-
-
-def test_a_store_is_found_again(tmp_path: Path, run: Run) -> None:
-    """Closing and opening loses nothing, versions go on growing, and the log is still there."""
-    store = SqliteStore(tmp_path / "pond.db")
-    first = run(store.commit([Put(A, None, {"n": 1})], [ENTRY])).versions[0]
-    run(store.close())
-    store = SqliteStore(tmp_path / "pond.db")
-    assert run(store.read([A])) == [Snapshot(A, first, {"n": 1})]
-    assert run(store.commit([Put(A, first, {"n": 2})])).versions[0] > first
-    assert run(store.count_events()) == {"t": {"applied": 1}}
-    run(store.close())
 
 
 def test_receipts_whose_hashes_collide_are_told_apart(pond: SqliteStore, run: Run) -> None:
@@ -160,78 +136,17 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
-def test_a_full_disk_loses_nothing_and_heals(pond: SqliteStore, path: Path, run: Run) -> None:
-    """The batch is absent as a whole, the caller hears Unavailable, and when there is room again it goes on."""
-    run(pond.commit([Put(A, None, {"n": 1})]))
-    connection = writer_of(path)
-    pages = connection.execute("PRAGMA page_count").get
-    connection.execute(f"PRAGMA max_page_count = {pages}")
-    big = [Put(Ref("ponds", f"big{n}"), None, {"x": "y" * 50_000}) for n in range(20)]
-    with pytest.raises(Unavailable, match="full"):
-        run(pond.commit(big, [ENTRY]))
-    assert run(pond.collections()) == [("ponds", 1)]
-    assert run(pond.count_events()) == {}
-    connection.execute("PRAGMA max_page_count = 1000000")
-    assert isinstance(run(pond.commit(big, [ENTRY])), Committed)
-    assert run(pond.collections()) == [("ponds", 21)]
-
-
-class FailingDisk(apsw.VFS):
-    """A disk whose next writes or syncs fail when told so."""
-
-    def __init__(self) -> None:
-        self.failing: set[str] = set()
-        super().__init__("failing", base="")
-
-    def xOpen(self, name: Any, flags: Any) -> Any:  # noqa: N802 - SQLite's name
-        return FailingFile(self, name, flags)
-
-
-class FailingFile(apsw.VFSFile):
-    def __init__(self, disk: FailingDisk, name: Any, flags: Any) -> None:
-        self._disk = disk
-        super().__init__("", name, flags)
-
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
-        if "write" in self._disk.failing:
-            raise apsw.IOError("the disk is gone")
-        super().xWrite(data, offset)
-
-    def xSync(self, flags: int) -> None:  # noqa: N802
-        if "sync" in self._disk.failing:
-            raise apsw.IOError("the disk is gone")
-        super().xSync(flags)
-
-
-@pytest.mark.parametrize("call", ["write", "sync"])
-def test_an_io_error_loses_nothing_and_heals(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """Whatever the disk does, a commit is there as a whole or not at all, and the next one works."""
-    disk = FailingDisk()
-    real = apsw.Connection
-    monkeypatch.setattr(apsw, "Connection", lambda path, **more: real(path, vfs="failing", **more))
-    store = SqliteStore(tmp_path / "pond.db")
-    run(store.commit([Put(A, None, {"n": 1})]))
-    disk.failing = {call}
-    with pytest.raises(Unavailable) as failure:
-        run(store.commit([Put(B, None, {"n": 2})], [ENTRY]))
-    assert failure.value.code == "IOError"
-    disk.failing = set()
-    assert run(store.read([B]))[0].data is None
-    assert run(store.count_events()) == {}
-    assert isinstance(run(store.commit([Put(B, None, {"n": 2})], [ENTRY])), Committed)
-    run(store.close())
-
-
 def test_every_sqlite_error_has_a_place() -> None:
     """Walk them all: only what can never succeed is refused, the unknown counts as unavailable."""
     kinds: dict[str, type[StoreError]] = {}
     for name in dir(apsw):
         kind = getattr(apsw, name)
         if isinstance(kind, type) and issubclass(kind, apsw.Error):
-            kinds[name] = type(translate(kind("text")))
+            translated = translate(kind("text"))
+            assert (translated.code, "(text)" in str(translated)) == (name, True)
+            kinds[name] = type(translated)
     assert len(kinds) > 25
+    assert "the disk is full" in str(translate(apsw.FullError("text")))
     assert {name for name, kind in kinds.items() if kind is WriteRefused} == {"TooBigError"}
     denied = {name for name, kind in kinds.items() if kind is AccessDenied}
     assert denied == {"PermissionsError", "ReadOnlyError", "AuthError"}

@@ -1,4 +1,4 @@
-"""What the differential test asks of stores: few documents, every type, each precondition, the log with repeats."""
+"""What tests ask of stores: few documents, every type, each precondition, and the log with repeats."""
 
 from __future__ import annotations
 
@@ -136,18 +136,24 @@ def write_of(one: Wished, base: Version | None) -> Write:
     return Patch(one.ref, base, one.content) if one.kind == "patch" else Delete(one.ref, base)
 
 
-def entry_of(fields: dict[str, Any], arrived_at: int) -> LogEntry:
-    outcome, topic = fields["outcome"], fields["topic"]
-    views = [ViewResult("v", "ponds/a", outcome, "applied", "stamp", None)]
+def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "t", **more: Any) -> LogEntry:
+    """What the log is told of a message; `more` are fields of the entry or of its delivery."""
+    delivery = Delivery(
+        message_id=message_id,
+        publish_time=7,
+        data=more.get("data", b'{"x":1}'),
+        attributes={"k": "v"},
+        subscription=more.get("subscription", ""),
+        attempt=3,
+    )
+    views = [ViewResult("v", "ponds/a", outcome, "applied", "stamp", "winner")]
     return LogEntry(
-        delivery=Delivery(
-            message_id=fields["message_id"], publish_time=7, data=fields["data"], attributes={"k": "v"}
-        ),
+        delivery=delivery,
         topic=topic,
-        event_id=fields["event_id"],
-        arrived_at=arrived_at,
-        result=Result(outcome, "reason", topic, views, buried=outcome is Outcome.POISON),
-        replay=fields["replay"],
+        event_id=more.get("event_id"),
+        arrived_at=more.get("arrived_at", 9),
+        result=Result(outcome, "applied", topic, views, buried=outcome is Outcome.POISON),
+        replay=more.get("replay", False),
     )
 
 

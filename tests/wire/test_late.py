@@ -1,8 +1,9 @@
-"""Commits that arrive after we gave up on them: the network kept them, and nobody can call them back."""
+"""Commits that arrive after we gave up on them: the network kept them, and they cannot be called back."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from grpc import StatusCode
@@ -12,8 +13,6 @@ from tests.common.pond import tick
 from tests.wire.onlooker import Onlooker
 from tests.wire.rig import WireRig, documents_of_views, inject
 from tests.wire.traffic import FIRST, fold
-
-GIVE_UP_S = "1.0"
 
 
 class LateFirst(FirestoreProxy):
@@ -29,49 +28,53 @@ class LateFirst(FirestoreProxy):
             yield answer
 
 
+@asynccontextmanager
+async def giving_up(proxy: FirestoreProxy, emulator: str, project: str, **more: str) -> AsyncIterator[WireRig]:
+    """A service behind the proxy that waits a second for each call."""
+    with Onlooker(emulator) as onlooker:
+        async with proxy:
+            address = await proxy.open_door()
+            async with WireRig(project, address, onlooker, FIRESTORE_RPC_DEADLINE_S="1.0", **more) as rig:
+                yield rig
+
+
 async def test_a_commit_that_lands_after_its_repetition_changes_nothing(
     firestore_emulator: str, project: str
 ) -> None:
     """Its versions are gone by then, so it is refused as a whole, tallies included."""
-    with Onlooker(firestore_emulator) as onlooker:
-        async with FirestoreProxy(firestore_emulator) as proxy:
-            address = await proxy.open_door()
-            async with WireRig(project, address, onlooker, FIRESTORE_RPC_DEADLINE_S=GIVE_UP_S) as rig:
-                inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
-                assert await rig.deliver(*FIRST) == [200] * len(FIRST)
-                before = rig.look()
-                (landed,) = await proxy.deliver_late()
-                assert landed in {StatusCode.ALREADY_EXISTS, StatusCode.FAILED_PRECONDITION}
-                assert rig.look() == before
-                assert documents_of_views(before) == fold(FIRST)
-                assert rig.lies == []
+    proxy = FirestoreProxy(firestore_emulator)
+    async with giving_up(proxy, firestore_emulator, project) as rig:
+        inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
+        assert await rig.deliver(*FIRST) == [200] * len(FIRST)
+        before = rig.look()
+        (landed,) = await proxy.deliver_late()
+        assert landed in {StatusCode.ALREADY_EXISTS, StatusCode.FAILED_PRECONDITION}
+        assert rig.look() == before
+        assert documents_of_views(before) == fold(FIRST)
+        assert rig.lies == []
 
 
 async def test_a_commit_that_lands_late_does_not_undo_what_is_newer(firestore_emulator: str, project: str) -> None:
     """Without receipts and history only the document's version stands in its way."""
-    with Onlooker(firestore_emulator) as onlooker:
-        async with FirestoreProxy(firestore_emulator) as proxy:
-            patience = {"FIRESTORE_RPC_DEADLINE_S": GIVE_UP_S, "TICK_HISTORY": "off"}
-            async with WireRig(project, proxy.address, onlooker, **patience) as rig:
-                assert await rig.deliver(tick("t1", 1, 1, 1.0)) == [200]
-                inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
-                for number in (2, 3):
-                    assert await rig.deliver(tick(f"t{number}", number, number, number)) == [200]
-                assert await proxy.deliver_late() == [StatusCode.FAILED_PRECONDITION]
-                assert rig.look()["market_ticks_latest/SPY"].data["price"] == 3
+    proxy = FirestoreProxy(firestore_emulator)
+    async with giving_up(proxy, firestore_emulator, project, TICK_HISTORY="off") as rig:
+        assert await rig.deliver(tick("t1", 1, 1, 1.0)) == [200]
+        inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
+        for number in (2, 3):
+            assert await rig.deliver(tick(f"t{number}", number, number, number)) == [200]
+        assert await proxy.deliver_late() == [StatusCode.FAILED_PRECONDITION]
+        assert rig.look()["market_ticks_latest/SPY"].data["price"] == 3
 
 
 async def test_a_commit_that_lands_between_reading_again_and_its_repetition_counts_once(
     firestore_emulator: str, project: str
 ) -> None:
     """The repetition then conflicts, and the third reading finds everything done."""
-    with Onlooker(firestore_emulator) as onlooker:
-        async with LateFirst(firestore_emulator) as proxy:
-            address = await proxy.open_door()
-            async with WireRig(project, address, onlooker, FIRESTORE_RPC_DEADLINE_S=GIVE_UP_S) as rig:
-                inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
-                assert await rig.deliver(*FIRST) == [200] * len(FIRST)
-                assert proxy.landed is StatusCode.OK
-                assert documents_of_views(rig.look()) == fold(FIRST)
-                assert {line.outcome for _, line in rig.answered()} == {"duplicate"}
-                assert rig.lies == []
+    proxy = LateFirst(firestore_emulator)
+    async with giving_up(proxy, firestore_emulator, project) as rig:
+        inject(proxy, rig, Fault(COMMIT, BEFORE, LATE))
+        assert await rig.deliver(*FIRST) == [200] * len(FIRST)
+        assert proxy.landed is StatusCode.OK
+        assert documents_of_views(rig.look()) == fold(FIRST)
+        assert {line.outcome for _, line in rig.answered()} == {"duplicate"}
+        assert rig.lies == []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from grpc import StatusCode
 
-from tests.acceptance.event_streams import Reading, reading
-from tests.common.firestore_proxy import BEFORE, COMMIT, Fault, running_proxy
+from tests.acceptance.event_streams import reading
+from tests.common.readiness import store_verdict
 from tests.common.relay import Relay, relayed
 from tests.common.server import Answer, Server
 from tests.common.waiting import eventually
@@ -43,12 +41,6 @@ def send(server: Server, name: str) -> Answer:
     return server.send({"service": name, "timestamp": T0}, message_id=name)
 
 
-def verdict(page: Reading) -> str:
-    """The state of the alert that says whether the store works: the page's verdict is that of the worst alert."""
-    alerts = page.named("alerts")[-1].content["alerts"]
-    return next(str(alert["state"]) for alert in alerts if alert["id"] == "store-failing")
-
-
 def test_firestore_away(tmp_path: Path, project: str, relay: Relay) -> None:
     """While messages come: 503 for each, not ready, and critical on the page; all of it over when it is back."""
     with serve(tmp_path, project, relay.address) as server, reading(server, "/api/live") as page:
@@ -56,13 +48,13 @@ def test_firestore_away(tmp_path: Path, project: str, relay: Relay) -> None:
         page.find("alerts")
         relay.cut()
         assert send(server, "away").status == 503
-        eventually(lambda: verdict(page) == "critical", NOTICED_S, "the page does not say so")
+        eventually(lambda: store_verdict(page) == "critical", NOTICED_S, "the page does not say so")
         answer = server.get("/ready")
         assert (answer.status, answer.json["reason"]) == (503, "store_failing")
         assert server.get("/live").status == 200
         relay.mend()
         eventually(lambda: server.get("/ready").status == 200, IDLE_NOTICED_S, "it is not ready again")
-        eventually(lambda: verdict(page) == "ok", NOTICED_S, "the page does not say so")
+        eventually(lambda: store_verdict(page) == "ok", NOTICED_S, "the page does not say so")
         assert send(server, "away").status == 200
 
 
@@ -71,26 +63,6 @@ def test_firestore_away_from_an_idle_server(tmp_path: Path, project: str, relay:
     with serve(tmp_path, project, relay.address) as server, reading(server, "/api/live") as page:
         page.find("totals")
         relay.cut()
-        eventually(lambda: verdict(page) == "critical", IDLE_NOTICED_S, "the page does not say so")
+        eventually(lambda: store_verdict(page) == "critical", IDLE_NOTICED_S, "the page does not say so")
         relay.mend()
-        eventually(lambda: verdict(page) == "ok", NOTICED_S, "the page does not say so")
-
-
-def test_firestore_that_takes_no_writes(tmp_path: Path, project: str, firestore_emulator: str) -> None:
-    """Every read succeeds, and says nothing about commits. After a while messages are let in again, and decide."""
-    with ExitStack() as stack:
-        proxy = stack.enter_context(running_proxy(firestore_emulator))
-        server = stack.enter_context(serve(tmp_path, project, proxy.address))
-        assert send(server, "before").status == 200
-        fault = Fault(COMMIT, BEFORE, StatusCode.RESOURCE_EXHAUSTED, times=None)
-        proxy.faults[f"projects/{project}/databases/(default)"] = fault
-        for n in range(3):
-            assert send(server, f"full-{n}").status == 503
-        assert server.get("/ready").json["reason"] == "store_failing"
-        eventually(lambda: server.get("/ready").status == 200, IDLE_NOTICED_S, "no message may try again")
-        for n in range(3):
-            assert send(server, f"full-{n}").status == 503
-        assert server.get("/ready").status == 503
-        fault.left = 0
-        assert send(server, "full-0").status == 200
-        assert server.get("/ready").status == 200
+        eventually(lambda: store_verdict(page) == "ok", NOTICED_S, "the page does not say so")
