@@ -16,6 +16,8 @@ from tests.cli.shell import Serve, Shell
 from tests.common.process import Ran
 
 DLQ = ("list", "show", "replay", "purge")
+FLOW = ("submit", "show", "run-local", "sweep")
+SUBCOMMANDS = [["dlq", name] for name in DLQ] + [["flow", name] for name in FLOW]
 
 
 def lines_of(ran: Ran) -> list[str]:
@@ -31,9 +33,12 @@ def test_help_names_every_command_and_exit_code(shell: Shell) -> None:
         assert f"    {code} " in out
 
 
-@pytest.mark.parametrize("path", [[name] for name in COMMANDS] + [["dlq", name] for name in DLQ], ids=" ".join)
+@pytest.mark.parametrize("path", [[name] for name in COMMANDS] + SUBCOMMANDS, ids=" ".join)
 def test_every_command_has_help_with_an_example(path: list[str]) -> None:
-    """Each help page says what the command does, shows an example, and matches its line on the first page."""
+    """Each help page says what the command does, shows an example, and matches its line on the first page.
+
+    Those about flow runs also say when the answer is no, and that it may be had as JSON.
+    """
     group = cli
     with cli.make_context("millpond", ["--help"], resilient_parsing=True) as ctx:
         command = group.get_command(ctx, path[0])
@@ -43,7 +48,10 @@ def test_every_command_has_help_with_an_example(path: list[str]) -> None:
             command = getattr(command, "commands")[name]  # noqa: B009 - a group's, which mypy cannot know here
         text = command.get_help(ctx)
     assert "Example" in text
-    assert "  millpond " in text
+    assert f"  millpond {' '.join(path)}" in text
+    if path[0] == "flow" and len(path) > 1:
+        assert "Exits with 1" in " ".join(text.split())
+        assert "--json" in text
 
 
 def test_help_loads_neither_the_engine_nor_rich(shell: Shell) -> None:
@@ -126,12 +134,36 @@ def test_views_lists_built_in_and_own_views(shell: Shell) -> None:
         (["ls"], {}, 3, "there is no store at"),
         (["dlq", "replay", "--all"], {}, 3, "there is no store at"),
         (["dlq", "replay"], {"STORE": "sqlite:/dev/null"}, 2, "--all"),
+        (["dlq", "replay", "--subscription", "s", "--all"], {}, 2, "--subscription goes with neither"),
+        (["dlq", "replay", "--subscription", "s", "x__1"], {}, 2, "--subscription goes with neither"),
+        (["dlq", "replay", "--subscription", "s", "--dry-run"], {}, 2, "--dry-run"),
+        (["dlq", "replay", "--limit", "5", "--all"], {}, 2, "--limit goes with --subscription"),
+        (["dlq", "purge", "--all", "--yes", "--state", "replayed"], {}, 2, "never"),
+        (["dlq", "purge", "--all", "--yes", "--state", "failed", "--replayed"], {}, 2, "--state succeeded"),
         (["publish", "--topic", "t", "--data", "{}"], {"PORT": "9"}, 3, "cannot reach http://127.0.0.1:9"),
         (["publish", "--topic", "t"], {}, 2, "--data"),
         (["publish", "--topic", "t", "--data", "{"], {}, 2, "not JSON"),
         (["publish", "--topic", "t", "--data", "{}", "--attribute", "x"], {}, 2, "NAME=VALUE"),
         (["publish", "--topic", "t", "--data", "{}", "--url", "ftp://x"], {}, 2, "must be a URL"),
         (["ingest", "nosuch.jsonl"], {}, 2, "nosuch.jsonl"),
+        (["ingest", "/dev/null", "--url", "http://127.0.0.1:9"], {}, 3, "cannot reach http://127.0.0.1:9"),
+        (["load", "--url", "http://127.0.0.1:9", "--requests", "5"], {}, 3, "cannot reach http://127.0.0.1:9"),
+        (["load", "--url", "http://example.com/pubsub/push"], {}, 2, "--allow-remote"),
+        (["load", "--url", "http://10.0.0.1:8080"], {}, 2, "--allow-remote"),
+        (["load", "--url", "http://localhost.evil.test"], {}, 2, "--allow-remote"),
+        (["load", "--topic", "orders"], {}, 2, "market-ticks"),
+        (["tail", "--url", "http://127.0.0.1:9"], {}, 3, "cannot reach http://127.0.0.1:9"),
+        (["tail", "--url", "http://nosuch.invalid"], {}, 3, "there is no such host"),
+        (["tail", "--outcome", "sideways"], {}, 2, "sideways"),
+        (["tail", "--limit", "0"], {}, 2, "--limit"),
+        (["demo"], {"EVENT_LOG": "off"}, 2, "EVENT_LOG"),
+        (["demo"], {"PORT": "x"}, 2, "PORT"),
+        (["flow", "submit", "nosuch.json"], {}, 2, "nosuch.json"),
+        (["flow", "run-local", "nosuch.json"], {}, 2, "nosuch.json"),
+        (["flow", "show", "r"], {}, 3, "there is no store at"),
+        (["flow", "show", "r", "--store", "memory"], {}, 2, "STORE=memory"),
+        (["flow", "sweep", "--store", "memory"], {}, 2, "STORE=memory"),
+        (["flow", "sweep", "--steps", "nowhere"], {}, 2, "STEPS=nowhere: cannot be imported"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -111,11 +111,3 @@ def _damage(store: Path) -> None:
     changed = msgspec.msgpack.encode({**msgspec.msgpack.decode(body), "close": 1.0})
     connection.execute("UPDATE documents SET body = ? WHERE rowid = ?", (changed, row))
     connection.close()
-
-
-def test_what_the_demo_cannot_do_is_said_in_one_line(shell: Shell) -> None:
-    for environment, named in (({"EVENT_LOG": "off"}, "EVENT_LOG"), ({"PORT": "x"}, "PORT")):
-        ran = shell.run("demo", env=environment)
-        assert ran.code == 2
-        assert named in ran.err
-        assert ran.err.count("\n") == 1

@@ -11,15 +11,7 @@ import pytest
 
 from tests.cli.flow_shell import DONE_S, RUN, stored, the_line, wait_until
 from tests.cli.shell import Serve, Shell
-from tests.common.flow_runs import INVALID_RUNS, MODULE, ready, statuses, work_done, write_steps
-
-
-@pytest.fixture
-def flow(shell: Shell) -> Shell:
-    """A shell in a folder with flow-run steps of its own."""
-    shell.environment["STEPS"] = write_steps(shell.folder)
-    return shell
-
+from tests.common.flow_runs import INVALID_RUNS, MODULE, ready, statuses, work_done
 
 # --- run-local ---------------------------------------------------------------------------------------------------
 
@@ -44,13 +36,6 @@ def test_run_local_stores_nothing(flow: Shell, serve: Serve, store: str) -> None
         assert not flow.store.exists()
     else:
         assert stored(flow) == before
-
-
-def test_run_local_takes_the_smallest_step_first(flow: Shell) -> None:
-    """Of steps that wait for nothing, in whatever order they were written."""
-    run = {"runId": "r", "steps": {step_id: ready() for step_id in ("b", "a10", "a9", "B")}}
-    flow.ok("flow", "run-local", flow.write("run.json", run))
-    assert work_done(flow.folder) == ["r/B/1", "r/a10/1", "r/a9/1", "r/b/1"]
 
 
 def test_run_local_in_json(flow: Shell) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -26,10 +26,9 @@ def push(number: int) -> dict[str, Any]:
     return push_body(short(number)["data"], message_id=f"p{number}", topic="system.events")
 
 
-@pytest.fixture(params=["through the server", "without a server"])
-def target(request: pytest.FixtureRequest, shell: Shell, serve: Serve) -> Shell:
-    if request.param == "through the server":
-        serve()
+@pytest.fixture
+def target(shell: Shell, start: Callable[[], object]) -> Shell:
+    start()
     return shell
 
 
@@ -137,13 +136,6 @@ def test_a_busy_server_is_asked_again(shell: Shell) -> None:
     assert ran.json["outcomes"] == {"applied": 20}
     assert set(Moody.tries.values()) == {3}
     assert ran.json["seconds"] >= 1.0
-
-
-def test_a_server_that_was_never_there_exits_with_3(shell: Shell) -> None:
-    """Where nothing listens the command says so at once."""
-    ran = shell.run("ingest", shell.write("f.jsonl", short(1)), "--url", "http://127.0.0.1:9")
-    assert (ran.code, ran.out) == (3, "")
-    assert "cannot reach http://127.0.0.1:9" in ran.err
 
 
 def test_a_server_that_goes_away_exits_with_3(shell: Shell, serve: Serve) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -201,19 +201,8 @@ def test_the_token_is_sent_and_a_wrong_one_said(shell: Shell, serve: Serve) -> N
         assert "horse" not in line
 
 
-def test_who_cannot_be_followed(shell: Shell, pond: Server) -> None:
-    """Nothing there, something else there, and an outcome there is none of: one line and the documented code."""
-    refusals: Sequence[tuple[list[str], int, str]] = [
-        (["--url", "http://127.0.0.1:9"], 3, "cannot reach http://127.0.0.1:9"),
-        (["--url", "http://nosuch.invalid"], 3, "there is no such host"),
-        (["--outcome", "sideways"], 2, "sideways"),
-        (["--limit", "0"], 2, "--limit"),
-    ]
-    for arguments, code, words in refusals:
-        ran = shell.run("tail", *arguments)
-        assert (ran.code, ran.out) == (code, ""), ran
-        (line,) = ran.err.splitlines()
-        assert words in line
+def test_a_server_that_has_ended_cannot_be_followed(shell: Shell, pond: Server) -> None:
+    """Its store names it no more."""
     assert pond.terminate() == 0
     assert shell.run("tail", env={"PORT": "0"}).code == 3
 

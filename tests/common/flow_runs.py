@@ -86,6 +86,7 @@ INVALID_RUNS = {
     "a step that is no map": Invalid(_with_steps({"a": "READY"}), "step a: a step must be a map, not text"),
     "a step without status": Invalid(_with_steps({"a": {"stepType": "GREET"}}), "step a: status is missing"),
     "a status that is no text": Invalid(_with_steps({"a": {**ready(), "status": 1}}), "step a: status"),
+    "a status in small letters": Invalid(_with_steps({"a": {**ready(), "status": "ready"}}), "READY in capitals"),
     "a step without type": Invalid(_with_steps({"a": {"status": "READY"}}), "step a: stepType is missing"),
     "a type that is no text": Invalid(_with_steps({"a": {"status": "READY", "type": 1}}), "step a: stepType"),
     "a step id that drives terminals": Invalid(_with_steps({"\x1b[2J": ready()}), "control characters"),
@@ -111,4 +112,7 @@ INVALID_RUNS = {
     "over 1 MiB": Invalid({**_named("never"), "x": "x" * 1_048_577}, "over the 1048576 a document may have"),
     # What Millpond adds to it counts, too.
     "just under 1 MiB": Invalid({**_named("never"), "x": "x" * 1_000_000}, "claims and outputs need room for"),
+    "no room for the claims of many steps": Invalid(
+        {**_with_steps({f"s{n}": ready() for n in range(1_000)}), "x": "x" * 600_000}, "need room for"
+    ),
 }

@@ -21,6 +21,7 @@ from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
+from tests.common.flow_runs import INVALID_RUNS
 from tests.common.pond import SECOND
 from tests.common.stores import Run
 from tests.common.waiting import until
@@ -204,41 +205,16 @@ async def test_many_runs_wait_for_their_turn() -> None:
 
 
 GOOD: Document = flow_run(a=step(), b=step(dependsOn=["a"]))
-BAD_RUNS: dict[str, Any] = {
-    "a list": [],
-    "null": None,
-    "no steps": {},
-    "steps a list": {"steps": [step()]},
-    "no step": {"steps": {}},
-    "a step that is text": flow_run(a="READY"),
-    "a step without status": flow_run(a={"stepType": "X"}),
-    "a step without type": flow_run(a={"status": "READY"}),
-    "dependsOn text": flow_run(a=step(dependsOn="a")),
-    "depends on nobody": flow_run(a=step(dependsOn=["b"])),
-    "depends on itself": flow_run(a=step(dependsOn=["a"])),
-    "a circle": flow_run(a=step(dependsOn=["c"]), b=step(dependsOn=["a"]), c=step(dependsOn=["b"])),
-    "runId a number": {**GOOD, "runId": 7},
-    "runId with a slash": {**GOOD, "runId": "a/b"},
-    "runId of dots": {**GOOD, "runId": ".."},
-    "runId too long": {**GOOD, "runId": "x" * 1501},
-    "a status in small letters": flow_run(a=step("ready")),
-    "no room for its steps' claims": {**flow_run(**{f"s{n}": step() for n in range(1_000)}), "x": "x" * 600_000},
-    "no room for a claim": {**GOOD, "x": "x" * 1_000_000},
-    "our own field": {**GOOD, "millpond": {}},
-    "a list in a list": {**GOOD, "x": [[1]]},
-    "a reserved name": {**GOOD, "__x__": 1},
-    "over a megabyte": {**GOOD, "x": "x" * 1_100_000},
-    "an integer over 64 bits": {**GOOD, "x": 2**64},
-}
 
 
-@pytest.mark.parametrize("name", BAD_RUNS)
+@pytest.mark.parametrize("name", INVALID_RUNS)
 async def test_a_run_that_makes_no_sense_is_not_stored(name: str) -> None:
     """The error says what is wrong; the store was not asked."""
     bench = FlowBench(WatchedStore(MemoryStore()))
+    run, mentions = INVALID_RUNS[name]
     with pytest.raises(InvalidRun) as refusal:
-        await bench.flow.submit(BAD_RUNS[name])
-    assert str(refusal.value)
+        await bench.flow.submit(run)
+    assert mentions in str(refusal.value)
     assert bench.store.calls == 0
 
 
