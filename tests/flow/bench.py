@@ -25,6 +25,14 @@ from tests.common.faulty_store import StoreAround, raise_next
 from tests.common.pond import NOW
 
 LEASE_S = 60
+# There the events of a run are Eventarc's, not ours.
+ON_FIRESTORE = {
+    "STORE": "firestore",
+    "GCP_PROJECT": "p",
+    "ENV": "dev",
+    "SYSTEM_EVENTS_TOPIC": "t",
+    "DEFAULT_REGION": "r",
+}
 T = TypeVar("T")
 _tokens = itertools.count(1)
 
@@ -172,6 +180,13 @@ class FlowBench:
 
     def reasons(self) -> list[str]:
         return [line["reason"] for line in self.lines()]
+
+
+async def one_step(store: WatchedStore, work: StepFunction | None = None, **environment: str) -> FlowBench:
+    """A worker that does `work`, or notes that it worked, and the run `r`, whose only step `a` is READY."""
+    bench = FlowBench(store, None if work is None else {"CHART_EXPORT": work}, **environment)
+    await bench.put("r", flow_run(a=step()))
+    return bench
 
 
 def step(status: str = "READY", step_type: str = "CHART_EXPORT", **more: Any) -> Document:

@@ -16,15 +16,7 @@ from millpond.flow.event_filter import EventData
 from millpond.flow.results import FlowOutcome
 from millpond.flow.step import StepContext
 from tests.common.stores import Run, open_store
-from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
-
-REQUIRED = {
-    "GCP_PROJECT": "p",
-    "ENV": "dev",
-    "SYSTEM_EVENTS_TOPIC": "t",
-    "DEFAULT_REGION": "r",
-    "STORE": "firestore",
-}
+from tests.flow.bench import ON_FIRESTORE, FlowBench, WatchedStore, flow_run, step
 
 
 @pytest.fixture
@@ -36,12 +28,12 @@ def pond(request: pytest.FixtureRequest, run: Run) -> Any:
 
 @pytest.fixture
 def client(pond: WatchedStore, project: str) -> firestore.Client:
-    """Whoever else works on the run, with the ordinary client."""
+    """Another program that works on the run, with the ordinary client."""
     del pond
     return firestore.Client(project, AnonymousCredentials())  # type: ignore[no-untyped-call]
 
 
-def test_what_others_own_keeps_its_firestore_type(pond: WatchedStore, client: firestore.Client, run: Run) -> None:
+async def test_what_others_own_keeps_its_firestore_type(pond: WatchedStore, client: firestore.Client) -> None:
     """Places, references, vectors and nanoseconds, in the run, in the step and beside it, before and during it."""
     place, other = firestore.GeoPoint(52.5, 13.4), client.document("flow_runs", "other")
     at = DatetimeWithNanoseconds(2026, 1, 8, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
@@ -52,11 +44,8 @@ def test_what_others_own_keeps_its_firestore_type(pond: WatchedStore, client: fi
     async def work(_: StepContext) -> None:
         reference.update({"during": place, "`steps`.`c/d`.`during`": other})
 
-    async def scenario() -> None:
-        bench = FlowBench(pond, {"CHART_EXPORT": work})
-        assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
-
-    run(scenario())
+    bench = FlowBench(pond, {"CHART_EXPORT": work})
+    assert (await bench.send("r", None)).outcome is FlowOutcome.SUCCEEDED
     after = reference.get().to_dict() or {}
     steps = after.pop("steps")
     assert after == {**theirs, "during": place}
@@ -69,7 +58,7 @@ async def test_a_submitted_run_is_touched_because_only_updates_are_events(
     pond: WatchedStore, client: firestore.Client
 ) -> None:
     """Created, then changed; again, it is left alone; and what a crash left between the two is mended."""
-    bench = FlowBench(pond, None, **REQUIRED)
+    bench = FlowBench(pond, None, **ON_FIRESTORE)
     assert (await bench.flow.submit(flow_run(a=step()), "r")).created
     found = client.document("flow_runs", "r").get()
     assert found.update_time > found.create_time
@@ -83,17 +72,13 @@ async def test_a_submitted_run_is_touched_because_only_updates_are_events(
     assert "triggeredAt" in (await bench.run_of("half"))["millpond"]
 
 
-def test_the_prefix_is_part_of_the_collection(request: pytest.FixtureRequest, run: Run) -> None:
+async def test_the_prefix_is_part_of_the_collection(request: pytest.FixtureRequest) -> None:
     """Events about `flow_runs` are another installation's; ours are about the prefixed collection."""
-
-    async def scenario() -> None:
-        bench = FlowBench(prefixed, None, **REQUIRED, FIRESTORE_COLLECTION_PREFIX="pre.")
-        await bench.flow.submit(flow_run(a=step()), "r")
-        assert (await bench.send("r", None)).reason == "event_filtered"
-        event = {"id": "1", "type": "google.cloud.firestore.document.v1.updated", "document": "pre.flow_runs/r"}
-        found = bench.flow.filter.read(event, lambda: EventData(None, None))
-        assert (await bench.flow.handle(found)).outcome is FlowOutcome.SUCCEEDED
-
     prefixed = WatchedStore(open_store("firestore with a prefix", request))
-    run(scenario())
-    run(prefixed.inner.close())
+    bench = FlowBench(prefixed, None, **ON_FIRESTORE, FIRESTORE_COLLECTION_PREFIX="pre.")
+    await bench.flow.submit(flow_run(a=step()), "r")
+    assert (await bench.send("r", None)).reason == "event_filtered"
+    event = {"id": "1", "type": "google.cloud.firestore.document.v1.updated", "document": "pre.flow_runs/r"}
+    found = bench.flow.filter.read(event, lambda: EventData(None, None))
+    assert (await bench.flow.handle(found)).outcome is FlowOutcome.SUCCEEDED
+    await prefixed.inner.close()

@@ -8,7 +8,6 @@ import pytest
 
 from millpond.flow.results import FlowOutcome
 from tests.common.eventarc import UPDATED
-from tests.common.stores import Run
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
 
 REQUIRED = {"service", "env", "runId", "eventId", "severity", "message"}
@@ -23,21 +22,14 @@ async def test_scenario_1_a_realistic_event_is_parsed(store: WatchedStore) -> No
     assert (result.outcome, result.run_id, result.step_id) == (FlowOutcome.SUCCEEDED, "run-7", "chart")
     line = bench.lines()[-1]
     assert line.keys() >= {*REQUIRED, "flowKey", "stepId", "eventType", "subject", "reason"}
-    known = {name: line[name] for name in ("service", "env", "runId", "eventId", "severity", "reason")}
-    assert known == {
-        "service": "millpond",
-        "env": "prod",
-        "runId": "run-7",
-        "eventId": "event-9",
-        "severity": "INFO",
-        "reason": "step_succeeded",
-    }
+    assert (line["service"], line["env"], line["severity"]) == ("millpond", "prod", "INFO")
+    assert (line["runId"], line["eventId"], line["reason"]) == ("run-7", "event-9", "step_succeeded")
     assert (line["flowKey"], line["stepId"]) == ("daily-charts", "chart")
     assert (line["eventType"], line["subject"]) == (UPDATED, "documents/flow_runs/run-7")
 
 
 async def test_scenario_2_no_ready_step_is_a_no_op(store: WatchedStore) -> None:
-    """No READY step of a type we do: a result that says so, one INFO line, and nobody asked the store."""
+    """No READY step of a type we do: a result that says so, one INFO line, and the store was not asked."""
     bench = FlowBench(store)
     document = flow_run(a=step("PENDING"), b=step(step_type="MAIL"))
     await bench.put("r", document)
@@ -60,30 +52,27 @@ async def test_scenario_3_the_smallest_ready_step_is_picked(store: WatchedStore)
     assert (await bench.step_of("r", "b9"))["status"] == "READY"
 
 
-def test_scenario_4_a_double_event_is_harmless(store: WatchedStore, run: Run) -> None:
+async def test_scenario_4_a_double_event_is_harmless(store: WatchedStore) -> None:
     """The very same event again, while the step runs and when it is done: no second claim, no second work."""
 
-    async def scenario() -> None:
-        bench = FlowBench(store, {"CHART_EXPORT": meanwhile})
-        document = flow_run(chart=step())
-        await bench.put("r", document)
-        first = await bench.send("r", document)
-        third = await bench.send("r", document)
-        assert (first.outcome, third.outcome) == (FlowOutcome.SUCCEEDED, FlowOutcome.LOST_RACE)
-        assert [result.outcome for result in seconds] == [FlowOutcome.LOST_RACE]
-        # So is the event that the finalise itself causes.
-        assert (await bench.send_current("r")).reason == "no_ready_step"
-        assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
-        again = [line for line in bench.lines() if line["reason"] in {"lost_race", "no_ready_step"}]
-        assert [line["severity"] for line in again] == ["INFO"] * 2
-
     async def meanwhile(_: Any) -> None:
-        bench = FlowBench(store)
-        seconds.append(await bench.send("r", flow_run(chart=step())))
-        assert bench.worked == []
+        other = FlowBench(store)
+        seconds.append(await other.send("r", document))
+        assert other.worked == []
 
     seconds: list[Any] = []
-    run(scenario())
+    bench = FlowBench(store, {"CHART_EXPORT": meanwhile})
+    document = flow_run(chart=step())
+    await bench.put("r", document)
+    first = await bench.send("r", document)
+    third = await bench.send("r", document)
+    assert (first.outcome, third.outcome) == (FlowOutcome.SUCCEEDED, FlowOutcome.LOST_RACE)
+    assert [result.outcome for result in seconds] == [FlowOutcome.LOST_RACE]
+    # So is the event that the finalise itself causes.
+    assert (await bench.send_current("r")).reason == "no_ready_step"
+    assert store.moves == [("r", "chart", "RUNNING"), ("r", "chart", "SUCCEEDED")]
+    again = [line for line in bench.lines() if line["reason"] in {"lost_race", "no_ready_step"}]
+    assert [line["severity"] for line in again] == ["INFO"] * 2
 
 
 @pytest.mark.parametrize("status", ["RUNNING", "SUCCEEDED", "FAILED"])
@@ -114,7 +103,7 @@ INVALID: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", INVALID)
 async def test_scenario_6_malformed_runs_are_ignored(store: WatchedStore, name: str) -> None:
-    """Answered 200 and logged as invalid_steps; the run stays as it is and nobody asked the store."""
+    """Answered 200 and logged as invalid_steps; the run stays as it is and the store was not asked."""
     bench = FlowBench(store)
     result = await bench.send("r", INVALID[name])
     assert (result.outcome, result.reason, result.http_status) == (FlowOutcome.FILTERED, "invalid_steps", 200)
