@@ -11,11 +11,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from millpond.alerts.definitions import FILE, load, parse
 from millpond.alerts.prometheus import alert_name, render, rules
 from tests.alerts.tools import RULES, RULES_TEST, run
 
 ALERTS = load()
+# Changes a level of a case.
+Change = Callable[[Any, Any], None]
 NAMES = {(alert_name(alert), case.name, severity) for alert, case, severity, _ in rules(ALERTS, "prometheus")}
 # promtool tells each moment that differs: what was expected to fire, and what did.
 _DIFFERENCE = re.compile(r'expr: "ALERTS.*?exp: ?(.*?)\n\s*got: ?(.*?)(?=\n\s*expr:|\n\n|\Z)', re.DOTALL)
@@ -57,7 +61,7 @@ def differences(data: Any, folder: Path) -> tuple[set[tuple[str, ...]], set[tupl
     return silent, loud
 
 
-def nudged(change: Callable[[Any, Any], None]) -> Any:
+def nudged(change: Change) -> Any:
     """The data with each level of each case changed a little."""
     data = json.loads((resources.files("millpond.alerts") / FILE).read_bytes())
     for alert in data["alerts"]:
@@ -68,7 +72,7 @@ def nudged(change: Callable[[Any, Any], None]) -> Any:
     return data
 
 
-def scale(by: float, otherwise: float) -> Callable[[Any, Any], None]:
+def scale(by: float, otherwise: float) -> Change:
     """Bounds a fifth higher or lower; zero becomes one, or less than nothing."""
 
     def change(_: Any, level: Any) -> None:
@@ -78,7 +82,7 @@ def scale(by: float, otherwise: float) -> Callable[[Any, Any], None]:
     return change
 
 
-def last(by_s: int) -> Callable[[Any, Any], None]:
+def last(by_s: int) -> Change:
     def change(_: Any, level: Any) -> None:
         if level.get("for_s"):
             level["for_s"] += by_s
@@ -86,7 +90,7 @@ def last(by_s: int) -> Callable[[Any, Any], None]:
     return change
 
 
-def need(more: int) -> Callable[[Any, Any], None]:
+def need(more: int) -> Change:
     def change(case: Any, level: Any) -> None:
         # Once for a case, however many levels it has.
         if case.get("least") and level is case.get("critical"):
@@ -100,32 +104,25 @@ def having(test: Callable[[Any, Any], Any]) -> set[tuple[str, ...]]:
     return {(alert_name(alert), case.name, severity) for alert, case, severity, level in found if test(case, level)}
 
 
-def test_every_level_is_tested_from_below_and_from_above(tmp_path: Path) -> None:
-    """Higher, and each rule is missed where it fires; lower, and each fires where it must not."""
-    silent, _ = differences(nudged(scale(1.2, 1)), tmp_path)
-    assert silent == NAMES
-    _, loud = differences(nudged(scale(0.8, -1)), tmp_path)
-    assert loud == NAMES
-
-
-def test_every_duration_is_tested_from_both_sides(tmp_path: Path) -> None:
-    """A minute longer, a minute shorter."""
-    lasting = having(lambda _, level: level.for_s)
-    assert len(lasting) == 6
-    silent, _ = differences(nudged(last(60)), tmp_path)
-    assert silent == lasting
-    _, loud = differences(nudged(last(-60)), tmp_path)
-    assert loud == lasting
-
-
-def test_every_least_number_is_tested_from_both_sides(tmp_path: Path) -> None:
-    """One more, one less."""
-    guarded = having(lambda case, _: case.least)
-    assert len(guarded) == 6
-    silent, _ = differences(nudged(need(1)), tmp_path)
-    assert silent == guarded
-    _, loud = differences(nudged(need(-1)), tmp_path)
-    assert loud == guarded
+@pytest.mark.parametrize(
+    ("more", "less", "has_it", "count"),
+    [
+        (scale(1.2, 1), scale(0.8, -1), lambda *_: True, len(NAMES)),
+        (last(60), last(-60), lambda _, level: level.for_s, 6),
+        (need(1), need(-1), lambda case, _: case.least, 6),
+    ],
+    ids=["a fifth of the level", "a minute", "one of the least number"],
+)
+def test_every_number_is_tested_from_both_sides(
+    tmp_path: Path, more: Change, less: Change, has_it: Callable[[Any, Any], Any], count: int
+) -> None:
+    """More, and each rule that has it is missed where it fires; less, and each fires where it must not."""
+    concerned = having(has_it)
+    assert len(concerned) == count
+    silent, _ = differences(nudged(more), tmp_path)
+    assert silent == concerned
+    _, loud = differences(nudged(less), tmp_path)
+    assert loud == concerned
 
 
 def test_every_window_is_tested(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from millpond.cli.root import COMMANDS, cli
+from tests.cli.flow_shell import RUN, the_line
 from tests.cli.shell import Serve, Shell
 from tests.common.process import Ran
 
@@ -185,6 +186,24 @@ def test_serve_refuses_a_store_in_use(shell: Shell, serve: Serve) -> None:
     assert ran.code == 2
     (line,) = lines_of(ran)
     assert f"is in use by process {server.process.pid} ({server.url})" in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("flow", "submit", "run.json"), ("flow", "sweep"), ("dlq", "replay", "x"), ("dlq", "purge", "x", "--yes")],
+    ids=" ".join,
+)
+def test_the_servers_token(flow: Shell, serve: Serve, command: tuple[str, ...]) -> None:
+    """Without the server's token nothing is done, and the setting is named; with it everything is."""
+    token = {"ADMIN_TOKEN": "correct-horse-battery"}
+    flow.write("run.json", RUN)
+    serve(token)
+    for env in ({}, {"ADMIN_TOKEN": "wrong"}):
+        line = the_line(flow.run(*command, env=env), 2)
+        assert "ADMIN_TOKEN=(secret)" in line
+        assert "wrong" not in line
+    # There is no letter x.
+    assert flow.run(*command, env=token).code == (1 if "x" in command else 0)
 
 
 def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:

@@ -11,8 +11,6 @@ from tests.cli.flow_shell import OTHER, RUN, stored, the_line, wait_until
 from tests.cli.shell import Serve, Shell
 from tests.common.flow_runs import INVALID_RUNS, ready, work_done
 
-TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
-
 
 @pytest.fixture
 def either(flow: Shell, start: Callable[[], object]) -> Shell:
@@ -103,18 +101,6 @@ def test_settings_that_do_not_fit(flow: Shell) -> None:
         line = the_line(flow.run("flow", command, name, "--steps", "nowhere"), 2)
         assert line.startswith("millpond: STEPS=nowhere: cannot be imported")
     assert "STORE=memory" in the_line(flow.run("flow", "submit", name, "--store", "memory"), 2)
-
-
-@pytest.mark.parametrize("command", [("submit", "run.json"), ("sweep",)])
-def test_the_servers_token(flow: Shell, serve: Serve, command: tuple[str, ...]) -> None:
-    """Without the server's token nothing is done, and the setting is named; with it everything is."""
-    flow.write("run.json", RUN)
-    serve({"ADMIN_TOKEN": TOKEN})
-    for env in ({}, {"ADMIN_TOKEN": "wrong"}):
-        line = the_line(flow.run("flow", *command, env=env), 2)
-        assert "ADMIN_TOKEN=(secret)" in line
-        assert "wrong" not in line
-    flow.ok("flow", *command, env={"ADMIN_TOKEN": TOKEN})
 
 
 # --- show --------------------------------------------------------------------------------------------------------

@@ -123,19 +123,6 @@ def test_purge_asks_on_a_terminal(shell: Shell) -> None:
     assert ids(shell.ok("dlq", "list", "--json")) == []
 
 
-def test_the_token_is_sent_and_a_wrong_one_named(shell: Shell, serve: Serve) -> None:
-    """With ADMIN_TOKEN set on both sides replay works; with another one the line says which setting is wrong."""
-    shell.run("ingest", shell.write("u.jsonl", unroutable(1)))
-    serve(env={"ADMIN_TOKEN": "right"})
-    assert shell.run("dlq", "replay", "--all", "--json", env={"ADMIN_TOKEN": "right"}).json["summary"] == {
-        "poison": 1
-    }
-    wrong = shell.run("dlq", "purge", "--all", "--yes", env={"ADMIN_TOKEN": "guess"})
-    assert (wrong.code, wrong.out) == (2, "")
-    assert "ADMIN_TOKEN" in wrong.err
-    assert "guess" not in wrong.err
-
-
 def test_show_escapes_hostile_payloads(shell: Shell) -> None:
     """A payload can neither send control sequences to the terminal nor forge lines of the envelope."""
     message = {"messageId": "evil", "publishTime": "2026-01-08T12:00:00Z", "data": "!"}

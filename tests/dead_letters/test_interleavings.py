@@ -7,10 +7,8 @@ the commit that stores the letter. It is held against every store.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 import pytest
@@ -112,25 +110,12 @@ class Pond(Rig[Interrupted]):
         while await self.store.sweep(now, None):
             pass
 
-    async def close(self) -> None:
-        await self.__aexit__()
-
 
 @pytest.fixture(params=["memory", "sqlite", "firestore"])
 def store(request: pytest.FixtureRequest, run: Run) -> Iterator[StoreWithCatalog]:
     opened = open_store(request.param, request)
     yield opened
     run(opened.close())
-
-
-@contextlib.asynccontextmanager
-async def ponds(store: StoreWithCatalog, count: int = 1) -> Any:
-    found = [Pond(store) for _ in range(count)]
-    try:
-        yield found if count > 1 else found[0]
-    finally:
-        for pond in found:
-            await pond.close()
 
 
 async def until_buried(pond: Pond) -> None:
@@ -153,7 +138,7 @@ async def test_the_letter_a_redelivery_found_is_purged(
     store: StoreWithCatalog, instances: int, attempt: int | None, when: str
 ) -> None:
     """The second delivery stored no parts of its own, and those it counted on are gone."""
-    async with ponds(store, 2) as (one, other):
+    async with Pond(store) as one, Pond(store) as other:
         assert await one.bury() is Outcome.POISON
         one.interrupt(when, (one, other)[instances - 1].purge)
         outcome = await one.bury(msgspec.structs.replace(BIG, attempt=attempt))
@@ -167,7 +152,7 @@ async def test_two_deliveries_at_once_and_the_first_letter_is_purged(
     store: StoreWithCatalog, attempt: int | None, when: str
 ) -> None:
     """The purge must not take along parts that the other delivery has stored for itself."""
-    async with ponds(store, 2) as (one, other):
+    async with Pond(store) as one, Pond(store) as other:
 
         async def buried_and_purged() -> None:
             assert await other.bury(msgspec.structs.replace(BIG, attempt=attempt)) is Outcome.POISON
@@ -181,7 +166,7 @@ async def test_two_deliveries_at_once_and_the_first_letter_is_purged(
 @pytest.mark.parametrize("when", [EARLY, LATE])
 async def test_the_letter_a_redelivery_found_expires(store: StoreWithCatalog, when: str) -> None:
     """And is swept with its parts: what it held is held by nothing."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         assert await pond.bury() is Outcome.POISON
         pond.now += KEPT_US - 1
         swept_at = pond.now + 1 + PARTS_OUTLIVE_US
@@ -192,7 +177,7 @@ async def test_the_letter_a_redelivery_found_expires(store: StoreWithCatalog, wh
 
 async def test_the_parts_of_a_delivery_expire_before_its_commit(store: StoreWithCatalog) -> None:
     """An instance that stood still for as long as letters are kept acknowledges nothing with what it stored."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         pond.interrupt(EARLY, lambda: pond.sweep_at(NOW + KEPT_US + PARTS_OUTLIVE_US))
         assert await pond.bury() is Outcome.RETRY
         pond.interrupt(LATE, lambda: pond.sweep_at(pond.now + KEPT_US + PARTS_OUTLIVE_US))
@@ -206,7 +191,7 @@ async def test_a_letter_is_purged_while_its_replay_is_buried_again(
     store: StoreWithCatalog, instances: int, when: str
 ) -> None:
     """A replay that says `poison` says that the letter is there."""
-    async with ponds(store, 2) as (one, other):
+    async with Pond(store) as one, Pond(store) as other:
         assert await one.bury() is Outcome.POISON
         one.interrupt(when, (one, other)[instances - 1].purge)
         result = await one.service.replay_letter(LETTER.id)
@@ -217,7 +202,7 @@ async def test_a_letter_is_purged_while_its_replay_is_buried_again(
 
 async def test_a_commit_that_arrives_after_the_purge_stores_nothing(store: StoreWithCatalog) -> None:
     """Its sender gave it up and sent it again; that one was stored, acknowledged, and the letter purged."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         pond.store.hold_up = True
         assert await pond.bury() is Outcome.POISON
         assert await pond.opens()
@@ -228,8 +213,8 @@ async def test_a_commit_that_arrives_after_the_purge_stores_nothing(store: Store
 
 
 async def test_opening_a_letter_while_it_is_purged_finds_none(store: StoreWithCatalog) -> None:
-    """Not an error: whoever asked a moment later would be told the same."""
-    async with ponds(store) as pond:
+    """Not an error: who asks a moment later is told the same."""
+    async with Pond(store) as pond:
         assert await pond.bury() is Outcome.POISON
 
         async def read(refs: Sequence[Ref]) -> list[Snapshot]:
@@ -239,13 +224,13 @@ async def test_opening_a_letter_while_it_is_purged_finds_none(store: StoreWithCa
                 await pond.purge()
             return found
 
-        pond.store.read = read
+        pond.store.read = read  # type: ignore[method-assign]
         assert not await pond.opens()
 
 
 async def test_an_expired_letter_outlives_none_of_its_parts(store: StoreWithCatalog) -> None:
     """They expire a day later. Where the store removes them first all the same, the letter counts as gone."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         assert await pond.bury() is Outcome.POISON
         (head,) = await store.read([LETTER])
         names = (head.data or {})["parts"]
@@ -262,7 +247,7 @@ async def test_an_expired_letter_outlives_none_of_its_parts(store: StoreWithCata
 
 async def test_nothing_is_left_of_a_purged_letter(store: StoreWithCatalog) -> None:
     """Neither its parts, nor the token of its commit."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         assert await pond.bury() is Outcome.POISON
         await pond.purge()
         assert await store.list_documents(f"{LETTER.path}/parts", 10, None) == []
@@ -271,7 +256,7 @@ async def test_nothing_is_left_of_a_purged_letter(store: StoreWithCatalog) -> No
 @pytest.mark.parametrize("size", [10, 1_900_000], ids=["small", "in parts"])
 async def test_two_messages_of_one_id_without_a_subscription_at_once(store: StoreWithCatalog, size: int) -> None:
     """The second is not taken for the first: it comes again, and has a letter of its own."""
-    async with ponds(store) as pond:
+    async with Pond(store) as pond:
         one, other = (msgspec.structs.replace(BIG, subscription="", data=os.urandom(size)) for _ in range(2))
 
         async def until_settled(delivery: Delivery) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,12 +17,9 @@ from millpond.doctor.clock import ProbeAnswer
 from millpond.doctor.examination import Subject, examine
 from millpond.doctor.findings import Finding, State, fine
 from millpond.settings import load
+from tests.doctor.support import texts
 
 NOON = 1_767_873_600.0
-
-
-def texts(findings: Sequence[Finding], state: State) -> list[str]:
-    return [finding.found for finding in findings if finding.state is state]
 
 
 def test_every_wrong_setting_is_named() -> None:

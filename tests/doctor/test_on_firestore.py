@@ -7,7 +7,6 @@ speaks the service's protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -21,13 +20,10 @@ from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
 from millpond.service.stores import open_store
 from millpond.settings import load
+from tests.doctor.support import texts
 
 State_ = Field.TtlConfig.State
 NAMES = {"STORE": "firestore", "ENV": "test", "SYSTEM_EVENTS_TOPIC": "system.events", "DEFAULT_REGION": "here"}
-
-
-def texts(findings: Sequence[Finding], state: State) -> list[str]:
-    return [finding.found for finding in findings if finding.state is state]
 
 
 def environment(project: str, **more: str) -> dict[str, str]:
@@ -56,47 +52,30 @@ def test_ids_of_an_earlier_build_on_firestore(
     names = environment(project, FIRESTORE_EMULATOR_HOST=firestore_emulator)
     for name, value in names.items():
         monkeypatch.setenv(name, value)
-    signals, beats = "trade_signals", "ingest_pipelines"
     newer, older = {"source": {"stamp": "2"}, "status": "new"}, {"source": {"stamp": "1"}, "status": "old"}
-    at_first = {
-        Ref(signals, "strat_%5FSPY_%5F1"): {"source": {"stamp": "1"}, "docId": "strat_%5FSPY_%5F1"},
-        Ref(signals, "a%2Fb"): older,
-        Ref(beats, "x%5F"): older,
-        Ref(beats, "x_"): newer,
-        Ref(beats, "100%25"): newer,
-        Ref(beats, "100%"): older,
-    }
+    at_first = {"strat_%5FSPY_%5F1": newer, "x%5F": older, "x_": newer, "a%2Fb": older}
 
     async def fill() -> None:
         store = open_store(load(names))
-        writes = [Put(ref, None, data) for ref, data in at_first.items()]
+        writes = [Put(Ref("ingest_pipelines", name), None, data) for name, data in at_first.items()]
         assert isinstance(await store.commit(writes), Committed)
         await store.close()
 
     async def contents() -> dict[str, Any]:
         store = open_store(load(names))
-        pages = [await store.list_documents(collection, 10, None) for collection in (signals, beats)]
+        found = await store.list_documents("ingest_pipelines", 10, None)
         await store.close()
-        return {found.ref.path: found.data for page in pages for found in page}
+        return {snapshot.ref.id: snapshot.data for snapshot in found}
 
     def ids_found() -> list[Finding]:
         return [finding for finding in asyncio.run(examine(names, {}, ())) if finding.check == "ids"]
 
     asyncio.run(fill())
-    assert [finding.found.split(" lie")[0] for finding in ids_found()] == [
-        f"{beats}: 2 documents",
-        f"{signals}: 1 document",
-    ]
-    before = asyncio.run(contents())
+    assert [finding.found.split(" lie")[0] for finding in ids_found()] == ["ingest_pipelines: 2 documents"]
     assert run(["move-ids", "--dry-run"]) == 0
-    assert asyncio.run(contents()) == before
+    assert asyncio.run(contents()) == at_first
     assert run(["move-ids", "--yes"]) == 0
-    assert asyncio.run(contents()) == {
-        f"{signals}/a%2Fb": older,
-        f"{signals}/strat__SPY__1": {"source": {"stamp": "1"}, "docId": "strat__SPY__1"},
-        f"{beats}/100%": newer,
-        f"{beats}/x_": newer,
-    }
+    assert asyncio.run(contents()) == {"strat__SPY__1": newer, "x_": newer, "a%2Fb": older}
     capsys.readouterr()
     assert run(["move-ids", "--yes"]) == 0
     assert capsys.readouterr().out == "No document has an id that an earlier build escaped.\n"

@@ -1,4 +1,4 @@
-"""Subscriptions as the broker has them, against specification 004 and our settings: on Pub/Sub's emulator."""
+"""Subscriptions as the broker has them, against what we ask for and our settings: on Pub/Sub's emulator."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
+from tests.doctor.support import texts
 from tests.ingress.broker.support import Broker
 
 DAY_S = 86_400
@@ -34,7 +35,7 @@ class Clinic:
         usual: dict[str, Any] = {
             "ack_deadline_seconds": 60,
             "message_retention_duration": Duration(seconds=7 * DAY_S),
-            "retry_policy": {"minimum_backoff": Duration(seconds=10), "maximum_backoff": Duration(seconds=600)},
+            "retry_policy": backoff(10, 600),
             "dead_letter_policy": {"dead_letter_topic": self.graves, "max_delivery_attempts": 20},
             "expiration_policy": {},
         }
@@ -61,18 +62,19 @@ def clinic(pubsub_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch) 
     broker.close()
 
 
-def push(url: str = PUSH_URL, **changes: Any) -> dict[str, Any]:
-    token = {"service_account_email": ACCOUNT, "audience": PUSH_URL}
-    return {"push_endpoint": url, "oidc_token": token, **changes}
+def backoff(shortest_s: int, longest_s: int) -> dict[str, Duration]:
+    return {"minimum_backoff": Duration(seconds=shortest_s), "maximum_backoff": Duration(seconds=longest_s)}
 
 
-def texts(findings: Sequence[Finding], state: State) -> list[str]:
-    return [finding.found for finding in findings if finding.state is state]
+def push(url: str = PUSH_URL, account: str = ACCOUNT, audience: str = PUSH_URL, **changes: Any) -> dict[str, Any]:
+    """What makes a subscription push, with a token."""
+    token = {"service_account_email": account, "audience": audience}
+    return {"push_config": {"push_endpoint": url, "oidc_token": token, **changes}}
 
 
 def test_subscriptions_as_our_terraform_makes_them(clinic: Clinic) -> None:
     """Found by ROUTES, SUBSCRIPTION_TOPIC_MAP and --subscription, by id and by path, each once; all are fine."""
-    clinic.subscribe("pushed", push_config=push())
+    clinic.subscribe("pushed", **push())
     clinic.subscribe("pulled")
     clinic.subscribe("mapped")
     routes = '{"pushed": {"kind": "market-ticks", "topic": "ticks"}}'
@@ -82,44 +84,27 @@ def test_subscriptions_as_our_terraform_makes_them(clinic: Clinic) -> None:
     assert [finding.found.split(":")[0] for finding in found] == ["pushed", "mapped", "pulled"]
 
 
+IN_HASTE = {**push(), "ack_deadline_seconds": 10}
+
+
 @pytest.mark.parametrize(
     ("changes", "environment", "state", "words"),
     [
-        ({"push_config": push("https://pond.example/push")}, {}, State.PROBLEM, "where nothing takes messages"),
-        ({"push_config": push("http://pond.example/pubsub/push")}, {}, State.WARNING, "without TLS"),
+        (push("https://pond.example/push"), {}, State.PROBLEM, "where nothing takes messages"),
+        (push("http://pond.example/pubsub/push"), {}, State.WARNING, "without TLS"),
         ({"push_config": {"push_endpoint": PUSH_URL}}, {}, State.WARNING, "without a token"),
         ({"push_config": {"push_endpoint": PUSH_URL}}, GUARD, State.PROBLEM, "401 for all"),
-        (
-            {"push_config": push(oidc_token={"service_account_email": ACCOUNT, "audience": PUSH_URL + "/"})},
-            GUARD,
-            State.PROBLEM,
-            "PUSH_AUDIENCE is",
-        ),
-        (
-            {"push_config": push(oidc_token={"service_account_email": "x@y.z", "audience": PUSH_URL})},
-            GUARD,
-            State.PROBLEM,
-            "PUSH_SERVICE_ACCOUNT is",
-        ),
-        ({"push_config": push(no_wrapper={"write_metadata": False})}, {}, State.PROBLEM, "without metadata"),
+        (push(audience=PUSH_URL + "/"), GUARD, State.PROBLEM, "PUSH_AUDIENCE is"),
+        (push(account="x@y.z"), GUARD, State.PROBLEM, "PUSH_SERVICE_ACCOUNT is"),
+        (push(no_wrapper={"write_metadata": False}), {}, State.PROBLEM, "without metadata"),
         ({"retry_policy": None}, {}, State.WARNING, "no retry policy"),
-        (
-            {"retry_policy": {"minimum_backoff": Duration(seconds=1), "maximum_backoff": Duration(seconds=60)}},
-            {},
-            State.WARNING,
-            "retries after 1 to 60 s",
-        ),
+        ({"retry_policy": backoff(1, 60)}, {}, State.WARNING, "retries after 1 to 60 s"),
         ({"dead_letter_policy": None}, {}, State.WARNING, "no dead-letter policy"),
         ({"dead_letter_policy": None}, {"POISON_POLICY": "native"}, State.PROBLEM, "sent forever"),
         ({"ack_deadline_seconds": 10}, {}, State.WARNING, "its ack deadline is 10 s"),
+        (IN_HASTE, {"FIRESTORE_RETRY_MAX_TOTAL_S": "12"}, State.WARNING, "it sends again while we still try"),
         (
-            {"push_config": push(), "ack_deadline_seconds": 10},
-            {"FIRESTORE_RETRY_MAX_TOTAL_S": "12"},
-            State.WARNING,
-            "it sends again while we still try",
-        ),
-        (
-            {"push_config": push(), "ack_deadline_seconds": 10},
+            IN_HASTE,
             {"FIRESTORE_RETRY_MAX_TOTAL_S": "10"},
             State.WARNING,
             "it waits 10 s for an answer, and FIRESTORE_RETRY_MAX_TOTAL_S is 10",
@@ -142,7 +127,7 @@ def test_each_way_to_be_wrong(
 
 
 def test_attempts_beyond_what_is_usual(clinic: Clinic) -> None:
-    """Specification 004's 5 to 10 and our own 20 are fine; a hundred deliveries of poison are not."""
+    """The usual 5 to 10 and our own 20 are fine; a hundred deliveries of poison are not."""
     for attempts in (5, 10, 100):
         policy = {"dead_letter_topic": clinic.graves, "max_delivery_attempts": attempts}
         clinic.subscribe(f"after-{attempts}", dead_letter_policy=policy)
@@ -150,7 +135,7 @@ def test_attempts_beyond_what_is_usual(clinic: Clinic) -> None:
     assert [finding.state for finding in found] == [State.OK, State.OK, State.WARNING]
 
 
-def test_dead_letters_that_nobody_would_get(clinic: Clinic) -> None:
+def test_dead_letters_without_a_subscription(clinic: Clinic) -> None:
     """A topic keeps nothing for subscriptions it does not have: what is given up would be lost."""
     lonely = clinic.broker.topic("lonely.dlq")
     policy = {"dead_letter_topic": lonely, "max_delivery_attempts": 10}
@@ -167,22 +152,10 @@ ROUTES = '{"routed": {"kind": "market-ticks", "topic": "ticks"}}'
 @pytest.mark.parametrize(
     ("name", "environment", "words"),
     [
-        ("routed", {"ROUTES": ROUTES}, "each message is routed to market-ticks by ROUTES"),
-        (
-            "mapped",
-            {"SUBSCRIPTION_TOPIC_MAP": MAP},
-            "each message is routed to market-bars-1m by SUBSCRIPTION_TOPIC_MAP" + UNLESS,
-        ),
-        (
-            "any-sub",
-            {"SOURCE_TOPIC": "trade-signals"},
-            "each message is routed to trade-signals by SOURCE_TOPIC" + UNLESS,
-        ),
-        (
-            "market-ticks",
-            {},
-            "each message is routed to market-ticks by its own name" + UNLESS,
-        ),
+        ("routed", {"ROUTES": ROUTES}, "market-ticks by ROUTES"),
+        ("mapped", {"SUBSCRIPTION_TOPIC_MAP": MAP}, "market-bars-1m by SUBSCRIPTION_TOPIC_MAP" + UNLESS),
+        ("any-sub", {"SOURCE_TOPIC": "trade-signals"}, "trade-signals by SOURCE_TOPIC" + UNLESS),
+        ("market-ticks", {}, "market-ticks by its own name" + UNLESS),
     ],
 )
 def test_a_subscription_whose_messages_are_routed(
@@ -192,7 +165,8 @@ def test_a_subscription_whose_messages_are_routed(
     clinic.subscribe(name)
     path = f"projects/{clinic.broker.project}/subscriptions/{name}"
     (found,) = clinic.routing(path if not environment else name, **environment)
-    assert (found.state, found.found, found.advice) == (State.OK, f"{name}: {words}", "")
+    told = f"{name}: each message is routed to {words}"
+    assert (found.state, found.found, found.advice) == (State.OK, told, "")
 
 
 def test_a_subscription_whose_messages_are_not_routed(clinic: Clinic) -> None:
@@ -247,13 +221,13 @@ def test_a_subscription_that_is_not_there(clinic: Clinic) -> None:
 
 
 def test_a_broker_that_does_not_answer(clinic: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can say: no problem of the subscription, and no traceback."""
+    """It cannot be known: no problem of the subscription, and no traceback."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:9")
     (found,) = clinic.examine("ticks-sub")
     assert found.state is State.UNCHECKED
 
 
-def test_a_project_nobody_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_that_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An id alone means nothing without GCP_PROJECT, and no service is asked."""
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
     found = asyncio.run(examine({"STORE": "memory"}, {}, ["ticks-sub"]))
@@ -261,7 +235,7 @@ def test_a_project_nobody_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can say, the login is the advice, and no service is asked."""
+    """It cannot be known, the login is the advice, and no service is asked."""
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     found = asyncio.run(examine({"STORE": "memory", "GCP_PROJECT": "p"}, {}, ["ticks-sub"]))
