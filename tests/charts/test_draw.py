@@ -41,38 +41,31 @@ def at(text: str) -> int:
     return timestamps.parse(text, "t")
 
 
+def chart(symbol: str, timeframe: str, bars: list[Bar], zone: str = "UTC", template: str | None = None) -> Chart:
+    return Chart(symbol=symbol, timeframe=timeframe, bars=bars, zone=zone, template=template)
+
+
+FALLING = [Bar(OPEN + n * MINUTE_US, 20 - n, 21 - n, 18 - n, 19 - n, 1) for n in range(60)]
+SPARSE = [walk(1, OPEN + n * 17 * MINUTE_US)[0] for n in range(120)]
 CHARTS: dict[str, Chart] = {
-    "last 120": Chart(symbol="SPY", timeframe="1m", bars=walk(120), zone=NEW_YORK),
-    "dark": Chart(symbol="BTC/USD", timeframe="1m", bars=walk(120, price=42_000), zone="UTC", template="dark"),
-    "one bar": Chart(symbol="SPY", timeframe="1m", bars=walk(1), zone=NEW_YORK),
-    "two bars": Chart(symbol="EURUSD", timeframe="1m", bars=walk(2, price=1.0842, decimals=5), zone="UTC"),
-    "5,000 bars": Chart(symbol="SPY", timeframe="1m", bars=walk(5_000), zone=NEW_YORK),
-    "a night": Chart(symbol="SPY", timeframe="5m", bars=sessions(2), zone=NEW_YORK),
-    "twelve nights": Chart(symbol="SPY", timeframe="1h", bars=sessions(13, 7, HOUR_US), zone="Asia/Kolkata"),
-    "200 nights": Chart(symbol="SPY", timeframe="1h", bars=sessions(200, 7, HOUR_US), zone="UTC"),
-    "flat": Chart(symbol="USDT", timeframe="1m", bars=flat(1.0), zone="UTC"),
-    "zero": Chart(symbol="NIL", timeframe="1m", bars=flat(0.0, volume=0.0), zone="UTC"),
-    "tiny": Chart(symbol="SHIB", timeframe="1m", bars=walk(90, price=0.00001234, decimals=10), zone="UTC"),
-    "minute": Chart(symbol="DUST", timeframe="1m", bars=walk(90, price=1.2e-17, decimals=25), zone="UTC"),
-    "huge": Chart(symbol="X" * 500, timeframe="15m", bars=walk(120, OPEN, 15 * MINUTE_US, 9.2e14), zone=NEW_YORK),
-    "below zero": Chart(
-        symbol="CL",
-        timeframe="1m",
-        bars=[Bar(OPEN + n * MINUTE_US, 20 - n, 21 - n, 18 - n, 19 - n, 1) for n in range(60)],
-        zone="UTC",
-    ),
-    "sparse": Chart(
-        symbol="ILLQ", timeframe="1m", bars=[walk(1, OPEN + n * 17 * MINUTE_US)[0] for n in range(120)], zone="UTC"
-    ),
-    "new year": Chart(
-        symbol="BTC", timeframe="1h", bars=walk(120, at("2025-12-29T00:00:00Z"), HOUR_US), zone="Europe/Berlin"
-    ),
-    "clocks back": Chart(
-        symbol="BTC", timeframe="5m", bars=walk(120, at("2026-11-01T00:00:00Z"), 5 * MINUTE_US), zone=NEW_YORK
-    ),
-    "hostile": Chart(
-        symbol=HOSTILE, timeframe="1m", bars=walk(60), zone="America/Argentina/ComodRivadavia", template=HOSTILE
-    ),
+    "last 120": chart("SPY", "1m", walk(120), NEW_YORK),
+    "dark": chart("BTC/USD", "1m", walk(120, price=42_000), template="dark"),
+    "one bar": chart("SPY", "1m", walk(1), NEW_YORK),
+    "two bars": chart("EURUSD", "1m", walk(2, price=1.0842, decimals=5)),
+    "5,000 bars": chart("SPY", "1m", walk(5_000), NEW_YORK),
+    "a night": chart("SPY", "5m", sessions(2), NEW_YORK),
+    "twelve nights": chart("SPY", "1h", sessions(13, 7, HOUR_US), "Asia/Kolkata"),
+    "200 nights": chart("SPY", "1h", sessions(200, 7, HOUR_US)),
+    "flat": chart("USDT", "1m", flat(1.0)),
+    "zero": chart("NIL", "1m", flat(0.0, volume=0.0)),
+    "tiny": chart("SHIB", "1m", walk(90, price=0.00001234, decimals=10)),
+    "minute": chart("DUST", "1m", walk(90, price=1.2e-17, decimals=25)),
+    "huge": chart("X" * 500, "15m", walk(120, OPEN, 15 * MINUTE_US, 9.2e14), NEW_YORK),
+    "below zero": chart("CL", "1m", FALLING),
+    "sparse": chart("ILLQ", "1m", SPARSE),
+    "new year": chart("BTC", "1h", walk(120, at("2025-12-29T00:00:00Z"), HOUR_US), "Europe/Berlin"),
+    "clocks back": chart("BTC", "5m", walk(120, at("2026-11-01T00:00:00Z"), 5 * MINUTE_US), NEW_YORK),
+    "hostile": chart(HOSTILE, "1m", walk(60), "America/Argentina/ComodRivadavia", HOSTILE),
 }
 
 
@@ -144,7 +137,7 @@ def test_a_break_is_empty_of_candles_and_says_how_long_it_is() -> None:
 def test_missing_bars_leave_paper() -> None:
     """Where five minutes are missing, fifty pixels hold nothing but the grid and the line of the last close."""
     bars = [bar for n, bar in enumerate(walk(120)) if not 60 <= n < 65]
-    image = np.asarray(Image.open(io.BytesIO(draw(Chart(symbol="SPY", timeframe="1m", bars=bars, zone="UTC")).png)))
+    image = np.asarray(Image.open(io.BytesIO(draw(chart("SPY", "1m", bars)).png)))
     left = 28 + 60 * 10
     for rows, colours in (
         (image[79:540], [LIGHT.up, LIGHT.down]),
@@ -208,7 +201,7 @@ def test_the_title_says_what_is_drawn() -> None:
 
 
 def test_hostile_text_is_only_text() -> None:
-    """No mathematics, no second line, no endless line; what the font has not is a box, and nobody is warned."""
+    """No mathematics, no second line, no endless line; what the font has not is a box, without a warning."""
     draw(CHARTS["hostile"])
     symbol = next(text for text in texts_of("hostile") if text.startswith("$"))
     assert symbol.startswith("$\\frac{1}{0}$ $$ \\n □□□")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -113,49 +112,39 @@ def test_it_is_noticed_by_an_idle_server(start: Start, tmp_path: Path, harm: Har
 
 
 @pytest.mark.parametrize("harm", LASTING, ids=[harm.__name__ for harm in LASTING])
-def test_the_first_commit_after_it_is_not_acknowledged(tmp_path: Path, harm: Harm) -> None:
+async def test_the_first_commit_after_it_is_not_acknowledged(tmp_path: Path, harm: Harm) -> None:
     """Not even within the second between two looks; and the store stays refused, for reads as well."""
-
-    async def run() -> None:
-        store = SqliteStore(tmp_path / "pond" / "pond.db")
-        try:
-            assert isinstance(await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})]), Committed)
-            harm(tmp_path / "pond" / "pond.db")
-            for _ in range(2):
-                with pytest.raises(StoreFileGone):
-                    await store.commit([Put(Ref("ponds", "b"), None, {"n": 2})])
-                with pytest.raises(StoreFileGone):
-                    await store.read([Ref("ponds", "a")])
-                with pytest.raises(StoreFileGone):
-                    await store.try_write()
-                with pytest.raises(StoreFileGone):
-                    await store.sweep(0, None)
-        finally:
-            await store.close()
-
-    (tmp_path / "pond").mkdir()
-    asyncio.run(run())
-
-
-def test_a_file_that_goes_during_a_commit(tmp_path: Path) -> None:
-    """Deleted between the look before the commit and its sync: durable in a file without a name is not durable."""
-    path = tmp_path / "pond.db"
-
-    async def run() -> None:
-        with sqlite_on(disk):
-            store = SqliteStore(path)
-        try:
-            disk.victim = path
-            with pytest.raises(StoreFileGone):
-                await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})])
-            assert disk.victim is None
-        finally:
-            await store.close()
-
-    disk = _DeletingDisk()
+    path = tmp_path / "pond" / "pond.db"
+    path.parent.mkdir()
+    store = SqliteStore(path)
     try:
-        asyncio.run(run())
+        assert isinstance(await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})]), Committed)
+        harm(path)
+        for _ in range(2):
+            with pytest.raises(StoreFileGone):
+                await store.commit([Put(Ref("ponds", "b"), None, {"n": 2})])
+            with pytest.raises(StoreFileGone):
+                await store.read([Ref("ponds", "a")])
+            with pytest.raises(StoreFileGone):
+                await store.try_write()
+            with pytest.raises(StoreFileGone):
+                await store.sweep(0, None)
     finally:
+        await store.close()
+
+
+async def test_a_file_that_goes_during_a_commit(tmp_path: Path) -> None:
+    """Deleted between the look before the commit and its sync: durable in a file without a name is not durable."""
+    path, disk = tmp_path / "pond.db", _DeletingDisk()
+    with sqlite_on(disk):
+        store = SqliteStore(path)
+    try:
+        disk.victim = path
+        with pytest.raises(StoreFileGone):
+            await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})])
+        assert disk.victim is None
+    finally:
+        await store.close()
         disk.unregister()
 
 
@@ -230,7 +219,7 @@ def test_the_runbooks_rescue_works(start: Start, tmp_path: Path) -> None:
 
 
 class _DeletingDisk(apsw.VFS):
-    """Deletes the database as soon as its log is synced: after the commit, and before anybody is told of it."""
+    """Deletes the database as soon as its log is synced: after the commit, and before its sender is told of it."""
 
     def __init__(self) -> None:
         self.name = "deleting"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -63,20 +64,19 @@ def test_changes_are_what_was_written() -> None:
 def test_changes_are_bounded() -> None:
     """By number and by size, and they say so."""
     changes = Changes()
-    for number in range(CHANGED_MAX):
-        changes.on_outcome(answered(result(f"a/{number}")))
-    full = changes.take()
-    assert full is not None
+
+    def taken(documents: Iterable[str]) -> Mapping[str, Any]:
+        for document in documents:
+            changes.on_outcome(answered(result(document)))
+        found = changes.take()
+        assert found is not None
+        return found
+
+    full = taken(f"a/{number}" for number in range(CHANGED_MAX))
     assert (len(full["docs"]), full["more"]) == (CHANGED_MAX, False)
-    for number in range(CHANGED_MAX + 1):
-        changes.on_outcome(answered(result(f"a/{number}")))
-    over = changes.take()
-    assert over is not None
+    over = taken(f"a/{number}" for number in range(CHANGED_MAX + 1))
     assert (len(over["docs"]), over["more"]) == (CHANGED_MAX, True)
-    for number in range(CHANGED_MAX):
-        changes.on_outcome(answered(result(f"a/{number:01500d}")))
-    large = changes.take()
-    assert large is not None
+    large = taken(f"a/{number:01500d}" for number in range(CHANGED_MAX))
     assert large["more"]
     assert len(json.dumps(large)) < 100_000
 

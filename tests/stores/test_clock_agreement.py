@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ RECEIPT, LETTER = Ref("ops_dedupe", "r"), Ref("dead_letters", "l")
 
 
 class Clocks:
-    """Both clocks of a machine. `ahead_s`: by how much somebody has set the wall clock wrong."""
+    """Both clocks of a machine. `ahead_s`: by how much the wall clock is set wrong."""
 
     def __init__(self) -> None:
         self.passed_s = 0.0
@@ -91,41 +89,37 @@ def expiring(clocks: Clocks, days: float) -> dict[str, object]:
     return {"expireAt": timestamps.to_datetime(clocks.wall() + round(days * timestamps.DAY_US)), "views": {}}
 
 
-def test_a_jump_of_two_weeks_sweeps_nothing(tmp_path: Path) -> None:
+async def test_a_jump_of_two_weeks_sweeps_nothing(tmp_path: Path) -> None:
     """Neither receipts nor letters nor the log; a line says so. What is really over goes later."""
     clocks = Clocks()
+    store = SqliteStore(tmp_path / "pond.db")
+    rig = Rig(store, None, clocks.wall, clocks.monotonic, EVENT_LOG_TTL_DAYS="7")
+    service = rig.service
+    await store.commit([Put(RECEIPT, None, expiring(clocks, 7)), Put(LETTER, None, expiring(clocks, 14))])
+    await service.engine.handle(delivery({"service": "api", "timestamp": "2026-01-08T12:40:00Z"}))
+    (logged,) = (await store.read_log(None, 10)).entries
 
-    async def run() -> list[dict[str, Any]]:
-        store = SqliteStore(tmp_path / "pond.db")
-        rig = Rig(store, None, clocks.wall, clocks.monotonic, EVENT_LOG_TTL_DAYS="7")
-        service = rig.service
-        await store.commit([Put(RECEIPT, None, expiring(clocks, 7)), Put(LETTER, None, expiring(clocks, 14))])
-        await service.engine.handle(delivery({"service": "api", "timestamp": "2026-01-08T12:40:00Z"}))
-        (logged,) = (await store.read_log(None, 10)).entries
+    async def pass_minutes(minutes: float) -> int:
+        swept = 0
+        for _ in range(round(minutes)):
+            clocks.passed_s += SWEEP_EVERY_S
+            swept += await service.sweeper.sweep()
+        return swept
 
-        async def pass_minutes(minutes: float) -> int:
-            swept = 0
-            for _ in range(round(minutes)):
-                clocks.passed_s += SWEEP_EVERY_S
-                swept += await service.sweeper.sweep()
-            return swept
-
-        assert await pass_minutes(2 * AGREED_S / 60) == 0
-        clocks.ahead_s = TWO_WEEKS_S + 3_600
-        assert await pass_minutes(2) == 0
-        clocks.ahead_s = 0
-        assert await pass_minutes(2 * AGREED_S / 60) == 0
-        assert None not in [found.data for found in await store.read([RECEIPT, LETTER])]
-        assert (await store.read_log(None, 10)).entries == [logged]
-        # Eight days go by in earnest: the receipts and the log's entry are over, the letter is not.
-        clocks.passed_s += 8 * 86_400
-        assert await pass_minutes(1) == 3
-        kept = [found.data is not None for found in await store.read([RECEIPT, LETTER])]
-        assert kept == [False, True]
-        await service.close()
-        return rig.lines()
-
-    told = [line["message"] for line in asyncio.run(run()) if line.get("reason") == "clock_jumped"]
+    assert await pass_minutes(2 * AGREED_S / 60) == 0
+    clocks.ahead_s = TWO_WEEKS_S + 3_600
+    assert await pass_minutes(2) == 0
+    clocks.ahead_s = 0
+    assert await pass_minutes(2 * AGREED_S / 60) == 0
+    assert None not in [found.data for found in await store.read([RECEIPT, LETTER])]
+    assert (await store.read_log(None, 10)).entries == [logged]
+    # Eight days go by in earnest: the receipts and the log's entry are over, the letter is not.
+    clocks.passed_s += 8 * 86_400
+    assert await pass_minutes(1) == 3
+    kept = [found.data is not None for found in await store.read([RECEIPT, LETTER])]
+    assert kept == [False, True]
+    await service.close()
+    told = [line["message"] for line in rig.lines() if line.get("reason") == "clock_jumped"]
     assert len(told) == 2
     assert told[0].startswith("the wall clock jumped by +1,213,200 s")
     assert told[1].startswith("the wall clock jumped by -1,213,200 s")
