@@ -14,7 +14,6 @@ from tests.cli.shell import Serve, Shell
 from tests.common.server import Server
 from tests.common.sqlite_files import message_ids
 
-T0 = "2026-01-08T12:00:00Z"
 PATIENCE_S = 20.0
 
 

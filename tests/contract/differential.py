@@ -170,7 +170,7 @@ class StoresAgree(RuleBasedStateMachine):
         return (version,) * len(self.sides)
 
     def _bases(self, one: Wished) -> tuple[Version | None, ...]:
-        """The precondition somebody wished for, in each store's own versions."""
+        """The precondition that was wished for, in each store's own versions."""
         current = self.current.get(one.ref)
         if one.wish is Wish.RIGHT:
             return current or self._every(None)
@@ -242,10 +242,10 @@ class StoresAgree(RuleBasedStateMachine):
 
 
 def _could_be_read(versions: Versions, current: Versions) -> bool:
-    """Whether somebody may believe a document with `current` to have `versions`.
+    """Whether a writer may believe a document with `current` to have `versions`.
 
     All documents of a commit may share a version, so another's may be this one's: then on every side. One that is
-    greater than the stored version nobody can have read, and Firestore calls it an invalid argument.
+    greater than the stored version no writer can have read, and Firestore calls it an invalid argument.
     """
     pairs = list(zip(versions, current, strict=True))
     return len({base == now for base, now in pairs}) == 1 and all(int(base) <= int(now) for base, now in pairs)

@@ -194,7 +194,7 @@ def test_the_clock_by_the_event_log(tmp_path: Path, took_us: int, state: State) 
 
 
 def test_the_clock_by_an_empty_log(tmp_path: Path) -> None:
-    """Nobody can say."""
+    """It cannot be known."""
     open_writer(tmp_path / "pond.db").close()
     (clock,) = of(check_embedded(tmp_path / "pond.db"), "clock")
     assert clock.state is State.UNCHECKED

@@ -37,7 +37,7 @@ def test_every_wrong_setting_is_named() -> None:
 
 
 def test_settings_that_are_missing_cannot_be_left_out() -> None:
-    """STORE=firestore needs names nobody gave: everything else waits for them, and that is said."""
+    """STORE=firestore needs names that are not set: everything else waits for them, and that is said."""
     found = asyncio.run(examine({"STORE": "firestore"}, {}, ()))
     assert "GCP_PROJECT" in texts(found, State.PROBLEM)[0]
     assert "store, subscription, disk" in texts(found, State.UNCHECKED)[0]
@@ -115,14 +115,14 @@ def test_a_clock_by_the_date_of_an_answer(date: str | None, state: State) -> Non
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Knows no method at all: whoever asks is answered 501, with the date."""
+    """Knows no method at all: each request is answered 501, with the date."""
 
     def log_message(self, *_: object) -> None:
         """Nothing to standard error."""
 
 
 def test_a_clock_by_a_server_that_answers() -> None:
-    """Any answer over HTTP has the date, a refusal too; nobody there, and nobody can say."""
+    """Any answer over HTTP has the date, a refusal too; without an answer it cannot be known."""
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         (told,) = asyncio.run(clock_check.check_against(f"http://127.0.0.1:{server.server_port}/"))
@@ -165,7 +165,7 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_on_a_disk_that_is_read_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The file system says no, whoever asks; root cannot be refused otherwise."""
+    """The file system says no to every user; root cannot be refused otherwise."""
     monkeypatch.setattr("os.access", lambda *_: False)
     (tmp_path / "pond.db").touch()
     found = disk_check.check_disk(load({"STORE": f"sqlite:{tmp_path}/pond.db", "ARTIFACTS_DIR": str(tmp_path)}))
@@ -173,7 +173,7 @@ def test_a_folder_on_a_disk_that_is_read_only(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_check_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception nobody foresaw, and one that never ends, are findings; what follows is looked at."""
+    """A check that raises, and one that never ends, are findings; what follows is looked at."""
 
     async def broken(_: Subject) -> list[Finding]:
         raise ZeroDivisionError("oops")

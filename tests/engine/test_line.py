@@ -169,7 +169,7 @@ async def test_room_made_by_a_letter_is_taken() -> None:
 
 
 async def test_room_made_by_a_letter_that_failed_is_taken() -> None:
-    """The store is away for letters only: the poison is answered, and nobody in the line waits for a timer."""
+    """The store is away for letters only: the poison is answered, and no message in the line waits for a timer."""
 
     async def away(item: Item, fault: Fault) -> DeadLetter:
         await asyncio.sleep(0.02)

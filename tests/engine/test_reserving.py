@@ -1,4 +1,4 @@
-"""Reserved documents: their messages wait while somebody else works on them, and no others do."""
+"""Reserved documents: their messages wait while another task works on them, and no others do."""
 
 from __future__ import annotations
 

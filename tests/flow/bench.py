@@ -90,7 +90,7 @@ class WatchedStore(StoreAround):
 
 
 async def _served(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """As by a store that is a process of its own: what was asked for is done, even if whoever asked is gone."""
+    """As by a store that is a process of its own: what was asked for is done, even if the caller is gone."""
     await asyncio.sleep(0)
     task = asyncio.get_running_loop().create_task(call(), context=contextvars.Context())
     answer = await asyncio.shield(task)
@@ -143,7 +143,7 @@ class FlowBench:
         assert isinstance(created, Committed)
 
     async def patch(self, run_id: str, fields: Mapping[tuple[str, ...], Any]) -> None:
-        """Somebody else changes the run."""
+        """Another program changes the run."""
         (found,) = await self.store.inner.read([Ref(FLOW_RUNS, run_id)])
         assert found.version is not None
         changed = await self.store.inner.commit([Patch(Ref(FLOW_RUNS, run_id), found.version, fields)])

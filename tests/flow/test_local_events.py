@@ -81,7 +81,7 @@ async def test_what_a_crash_left_is_taken_up_at_start(tmp_path: Path) -> None:
 
 
 async def test_a_store_that_was_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sends the event again, so it is remembered, with longer and longer pauses."""
+    """The event is not sent again, so it is remembered, with longer and longer pauses."""
     monkeypatch.setattr(local_events, "_RETRY_FIRST_S", 0.01)
     store = WatchedStore(MemoryStore())
     bench = FlowBench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.05")

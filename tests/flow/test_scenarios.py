@@ -1,4 +1,4 @@
-"""The six scenarios of specification 003, by name, on every store, from the event's bytes to the run's document."""
+"""The six scenarios a flow-run worker must master, by name, on every store, from the event to the document."""
 
 from __future__ import annotations
 
