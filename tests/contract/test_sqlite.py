@@ -91,9 +91,8 @@ def test_what_is_read_together_is_of_one_moment(
     assert run(read()) == [{"n": 2}, {"n": 2}]
 
 
-def test_the_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, run: Run) -> None:
+def test_the_write_ahead_log_does_not_grow_for_ever(path: Path, run: Run) -> None:
     """It is folded back into the file once it holds 16 MiB, while the store is written to and read."""
-    path = tmp_path / "pond.db"
     store = SqliteStore(path)
     for number in range(40):
         run(store.commit([Put(Ref("ponds", str(number)), None, {"blob": "x" * 1_000_000})]))
@@ -103,9 +102,8 @@ def test_the_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, run: Run) ->
     run(store.close())
 
 
-def test_a_schema_is_upgraded_on_open(tmp_path: Path) -> None:
+def test_a_schema_is_upgraded_on_open(path: Path) -> None:
     """Step by step, each with its version, all or nothing."""
-    path = tmp_path / "old.db"
     migrations = (*sqlite_schema.MIGRATIONS, "CREATE TABLE next_year(x)", "CREATE TABLE after_that(x)")
     open_writer(path, migrations[:2]).close()
     connection = open_writer(path, migrations)
@@ -118,9 +116,8 @@ def test_a_schema_is_upgraded_on_open(tmp_path: Path) -> None:
     assert not list(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'"))
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+def test_a_newer_schema_is_refused(path: Path) -> None:
     """An older Millpond must not guess what a newer one wrote."""
-    path = tmp_path / "new.db"
     connection = open_writer(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -128,9 +125,8 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         SqliteStore(path)
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_store_is_refused(path: Path) -> None:
     """A file of something else is left alone, with a clear word."""
-    path = tmp_path / "notes.txt"
     path.write_text("my notes, which are not a database, but are long enough to look at" * 20)
     with pytest.raises(Unavailable, match="not a Millpond store"):
         SqliteStore(path)
@@ -153,9 +149,8 @@ def test_every_sqlite_error_has_a_place() -> None:
     assert all(kind is Unavailable for kind in kinds.values() if kind not in {WriteRefused, AccessDenied})
 
 
-def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_and_told_who_the_first_is(path: Path) -> None:
     """By the operating system's lock, so that a crash leaves nothing behind."""
-    path = tmp_path / "pond.db"
     assert find_holder(path) is None
     lock = StoreLock(path)
     lock.announce("http://127.0.0.1:1234")
@@ -169,18 +164,16 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
     StoreLock(path).release()
 
 
-def test_two_who_look_do_not_take_each_other_for_the_writer(tmp_path: Path) -> None:
+def test_two_who_look_do_not_take_each_other_for_the_writer(path: Path) -> None:
     """Commands may ask at the same moment who holds the store."""
-    path = tmp_path / "pond.db"
     StoreLock(path).release()
     with path.with_name("pond.db.lock").open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         assert find_holder(path) is None
 
 
-def test_a_killed_writer_leaves_no_lock(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_lock(path: Path) -> None:
     """Kill -9 releases it."""
-    path = tmp_path / "pond.db"
     script = (
         "import sys, time, pathlib; from millpond.stores.sqlite.lock import StoreLock; "
         "lock = StoreLock(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
@@ -203,9 +196,8 @@ def test_a_sweep_deletes_so_many_at_a_time(pond: SqliteStore, path: Path, run: R
     assert swept == [4, 4, 2, 0]
 
 
-def test_readers_work_beside_the_writer(tmp_path: Path, run: Run) -> None:
+def test_readers_work_beside_the_writer(path: Path, run: Run) -> None:
     """Another process may look while the server writes, and sees whole commits."""
-    path = tmp_path / "pond.db"
     store = SqliteStore(path)
     reader = SqliteStore(path, read_only=True)
     run(store.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})]))

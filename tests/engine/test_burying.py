@@ -80,7 +80,7 @@ async def test_letters_without_a_subscription_are_told_apart_by_content() -> Non
     assert await bench.store.collections() == [("dead_letters", 2)]
 
 
-async def test_a_slow_letter_holds_up_nobody() -> None:
+async def test_a_slow_letter_holds_up_no_message() -> None:
     """What a batch has made durable is answered before the batch's letters are made."""
     bench = Bench(FaultyStore())
     bench.use(Orders())
@@ -105,10 +105,15 @@ async def test_a_slow_letter_holds_up_nobody() -> None:
     assert asyncio.get_running_loop().time() - began < 1.0
 
 
-async def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """002's reading: published, ALERT, 200. What cannot be published is not acknowledged."""
+def publishing_bench(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Bench:
+    """Its letters go to a topic, of a broker where nothing listens."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
-    bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
+    return Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", **environment)
+
+
+async def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published, ALERT, 200. What cannot be published is not acknowledged."""
+    bench = publishing_bench(monkeypatch, ACCESS_DENIED="dlq")
     posted: list[str] = []
 
     async def publish(item: Item, fault: Fault) -> DeadLetter:
@@ -132,8 +137,7 @@ async def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatc
 
 async def test_what_only_the_denied_store_could_keep_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred attributes leave no room for ours on the topic, and the store takes no letter either."""
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
-    bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", ACCESS_DENIED="dlq")
+    bench = publishing_bench(monkeypatch, ACCESS_DENIED="dlq")
     bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
     many = {f"a{n}": "x" for n in range(100)}
     (result,) = await bench.send(delivery({"service": "x", "timestamp": at(0)}, "m1", attributes=many))
@@ -143,8 +147,7 @@ async def test_what_only_the_denied_store_could_keep_is_not_acknowledged(monkeyp
 
 async def test_a_published_letter_is_durable_whatever_the_store_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poison whose letter lies on the topic is acknowledged also where its log entry cannot be kept."""
-    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
-    bench = Bench(FaultyStore(), DLQ_TOPIC="projects/p/topics/letters", FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
+    bench = publishing_bench(monkeypatch, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
     posted: list[str] = []
 
     async def publish(item: Item, fault: Fault) -> DeadLetter:
