@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from millpond.flow.results import FlowOutcome
+from millpond.flow.run_document import Survey, survey
 from tests.common.eventarc import UPDATED
 from tests.flow.bench import FlowBench, WatchedStore, flow_run, step
 
@@ -50,6 +52,14 @@ async def test_scenario_3_the_smallest_ready_step_is_picked(store: WatchedStore)
     assert (result.outcome, result.step_id) == (FlowOutcome.SUCCEEDED, "b10")
     assert store.moves == [("r", "b10", "RUNNING"), ("r", "b10", "SUCCEEDED")]
     assert (await bench.step_of("r", "b9"))["status"] == "READY"
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations(("B", "a10", "a9", "b"))], ids=" ".join)
+def test_scenario_3_whatever_the_order_of_the_map(names: tuple[str, ...]) -> None:
+    """An event's protobuf has an order of its own, so that the one above cannot show it."""
+    found = survey({"steps": {name: step() for name in names}}, {"CHART_EXPORT"}, 0)
+    assert isinstance(found, Survey)
+    assert found.ready == ["B", "a10", "a9", "b"]
 
 
 async def test_scenario_4_a_double_event_is_harmless(store: WatchedStore) -> None:
