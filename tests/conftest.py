@@ -68,7 +68,7 @@ def pubsub_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def project() -> str:
-    """A Google Cloud project nobody else uses."""
+    """A Google Cloud project that no other test uses."""
     return f"project-{next(_numbers)}"
 
 

@@ -13,7 +13,7 @@ locals {
   # Collections whose documents expire: Firestore deletes them within a day or so after `expireAt`.
   expiring = ["ops_dedupe", "market_ticks", "dead_letters", "parts", "millpond_event_log"]
 
-  # Fields nobody searches by. An index costs a write for each document, and one over ever-growing times sends all
+  # Fields that no query uses. An index costs a write for each document, and one over ever-growing times sends all
   # writes to one server: about 500 a second is then the limit of the whole collection. What is not named here keeps
   # Firestore's own indexes. A map's fields follow the map.
   unindexed = {

@@ -16,7 +16,7 @@ locals {
       CONSUMER_QUEUE_SIZE     = tostring(var.flow_concurrency)
       ARTIFACTS_DIR           = "/artifacts"
       CHARTS_DEFAULT_TIMEZONE = var.charts_default_timezone
-      # Cloud Run lets nobody in but the trigger's account and operators. `verify_push` is about Pub/Sub's pushes.
+      # Cloud Run admits only the trigger's account and operators. `verify_push` is about Pub/Sub's pushes.
       PUSH_UNAUTHENTICATED = "allow"
     },
   )

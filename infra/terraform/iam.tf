@@ -1,4 +1,4 @@
-# Three accounts, each with what it needs and on nothing wider than it needs it; three more are in flow.tf. Nobody
+# Three accounts, each with what it needs and on nothing wider than it needs it; three more are in flow.tf. None
 # has a key.
 
 # Who the push service is.

@@ -33,7 +33,7 @@ locals {
   push_env = merge(
     local.env,
     { CONSUMER_QUEUE_SIZE = tostring(var.concurrency) },
-    # Cloud Run lets nobody in but the push account, and may hand a token on without its signature: then a
+    # Cloud Run admits only the push account, and may hand a token on without its signature: then a
     # second check could only fail.
     var.verify_push ? {
       PUSH_UNAUTHENTICATED = "refuse"
@@ -42,6 +42,6 @@ locals {
     } : { PUSH_UNAUTHENTICATED = "allow" },
   )
 
-  # The workers take no pushes and listen only for health checks; IAM names nobody who may call them.
+  # The workers take no pushes and listen only for health checks; IAM names no account that may call them.
   pull_env = local.env
 }

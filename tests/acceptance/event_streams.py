@@ -96,7 +96,7 @@ def reading(server: Server, path: str, **query: str | list[str]) -> Iterator[Rea
 
 @contextlib.contextmanager
 def unread(server: Server, path: str) -> Iterator[socket.socket]:
-    """A stream that nobody reads, on a connection with room for very little."""
+    """A stream that its client never reads, on a connection with room for very little."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     connection.settimeout(EVENT_S)

@@ -195,7 +195,7 @@ NOT_JSON = (
     *("application/json,text/plain", "application/jsonp", "application/json5", "json", "text/json", "*/*"),
 )
 AS_JSON = ("application/json", "application/json; charset=utf-8", "Application/JSON", " application/json ;x=y")
-IDS = b'{"ids": ["nobody"]}'
+IDS = b'{"ids": ["no-such-letter"]}'
 
 
 def asking(method: str, path: str, body: bytes, *kinds: str | None, **headers: str) -> bytes:

@@ -60,16 +60,16 @@ def test_a_version_changes_with_the_document(server: Server) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/docs/ops_services/nobody",
-        "/api/docs/nowhere/nobody",
+        "/api/docs/ops_services/missing",
+        "/api/docs/nowhere/missing",
         "/api/docs/ops_services/" + "x" * 3_000,
         "/api/docs/ops_services/%00",
         "/api/docs/ops_services/%2E%2E",
         "/api/docs/ops_services/%FF%FE",
         "/api/docs/a%2Fb/c",
-        "/api/why/nobody",
+        "/api/why/missing",
         "/api/why/%00",
-        "/api/letters/nobody",
+        "/api/letters/missing",
         "/api/letters/%2E%2E%2F",
     ],
 )

@@ -109,7 +109,7 @@ def test_a_connection_outlives_a_refused_token(guarded: Server, path: str) -> No
 
 def test_a_large_body_with_a_token_not_seen_before(guarded: Server) -> None:
     """Reading is held until the token is verified, and goes on."""
-    token = f"authorization: {good(sub='somebody new').decode()}"
+    token = f"authorization: {good(sub='another account').decode()}"
     answer = guarded.raw(request(message("large", 3 * MIB), token), timeout_s=10)
     assert (answer.status, answer.json["outcome"]) == (200, "applied")
 
@@ -187,7 +187,7 @@ def test_an_answer_that_needs_no_body_does_not_wait_for_its_place(start: Start) 
 
 
 def test_a_body_gets_the_place_of_one_that_ended(start: Start) -> None:
-    """Whoever waits for a place has it as soon as the request before is answered, or its client gone."""
+    """A request that waits for a place has it as soon as the request before is answered, or its client gone."""
     server = start(HTTP_BODIES_MIB="2")
     first, second = request(message("first", MIB)), request(message("second", MIB))
     for leaves in (False, True):
@@ -251,7 +251,7 @@ def test_many_small_bodies_that_stand_still(start: Start) -> None:
 
 
 def test_everything_is_given_back(server: Server) -> None:
-    """Uploads that are aborted on any way, answered early, or pipelined behind a stream nobody reads."""
+    """Uploads that are aborted on any way, answered early, or pipelined behind a stream that is never read."""
     upload = message("given-back", 300_000)
     chunks = b"%x\r\n%b\r\n" % (200_000, upload[:200_000])
     for sent, held in (
@@ -324,7 +324,7 @@ def slow_sockets(server: Server, count: int, stack: contextlib.ExitStack) -> lis
 
 
 def test_slow_connections_make_way(tmp_path: Path) -> None:
-    """A thousand slow sockets on a process of 1,024 descriptors keep nobody out, and a line says what goes on."""
+    """A thousand slow sockets on a process of 1,024 descriptors keep no client out, and a line says so."""
     limited = ("prlimit", "--nofile=1024:1024", *SERVE)
     with Server(tmp_path, command=limited) as server, contextlib.ExitStack() as stack:
         server.wait_for(lambda line: "HTTP_CONNECTIONS_MAX=2000 needs 2100 descriptors and there are 1024" in line)

@@ -14,7 +14,7 @@ PATHS = ("/pubsub/push", "/events", "/api/replay", "/api/flow-runs")
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_client_that_leaves_is_no_bug_of_ours(server: Server, path: str) -> None:
-    """Half a request and then nobody: there is nobody to answer, and nothing to log as an error."""
+    """Half a request, and the client is gone: there is no one to answer, and nothing to log as an error."""
     server.fence()
     head = request_bytes("content-length: 1000", line=f"POST {path} HTTP/1.1").replace(b"millpond", b"localhost")
     with server.connect() as connection:

@@ -151,7 +151,11 @@ def test_several_letters_are_replayed(start: Start, tmp_path: Path) -> None:
     before.send(b"[]", message_id="hopeless")
     assert before.terminate() == 0
     server = start(tmp_path, ROUTES='{"acceptance":{"kind":"market-ticks","topic":"ticks"}}')
-    wanted = [*(f"acceptance__r-{number}" for number in reversed(range(40))), "nobody", "acceptance__hopeless"]
+    wanted = [
+        *(f"acceptance__r-{number}" for number in reversed(range(40))),
+        "no-such-letter",
+        "acceptance__hopeless",
+    ]
     with reading(server, "/api/live") as page:
         answer = post(server, "/api/letters/replay", {"ids": wanted})
         page.find("changed", lambda content: content["letters"])
@@ -199,11 +203,14 @@ def test_a_replay_that_finds_no_room_is_told_so(start: Start, tmp_path: Path) ->
 
 def test_several_letters_are_purged(buried: Server) -> None:
     """Those that were there, and those that were not."""
-    asked = ["acceptance__tick-0", "nobody", "acceptance__none-2", "acceptance__tick-1"]
+    asked = ["acceptance__tick-0", "no-such-letter", "acceptance__none-2", "acceptance__tick-1"]
     answer = post(buried, "/api/letters/purge", {"ids": asked})
     assert (answer.status, answer.json) == (
         200,
-        {"purged": ["acceptance__tick-0", "acceptance__none-2", "acceptance__tick-1"], "missing": ["nobody"]},
+        {
+            "purged": ["acceptance__tick-0", "acceptance__none-2", "acceptance__tick-1"],
+            "missing": ["no-such-letter"],
+        },
     )
     assert ids(buried) == ["bug-0", "none-0", "none-1"]
     again = post(buried, "/api/letters/purge", {"ids": asked})
@@ -340,7 +347,7 @@ def test_groups_are_gathered_once_for_all_who_ask(crowded: Server) -> None:
     began = time.monotonic()
     crowded.get("/api/letters/groups")
     askers = [threading.Thread(target=crowded.get, args=("/api/letters/groups",)) for _ in range(10)]
-    crowded.http.post("/api/letters/purge", json={"ids": ["nobody"]}).raise_for_status()
+    crowded.http.post("/api/letters/purge", json={"ids": ["no-such-letter"]}).raise_for_status()
     alone_s = time.monotonic() - began
     began = time.monotonic()
     for asker in askers:

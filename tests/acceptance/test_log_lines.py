@@ -1,4 +1,4 @@
-"""One JSON line per message, with every field of specification 004."""
+"""One JSON line per message, with every documented field."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def line_of(server: Server, payload: Any, **message: Any) -> dict[str, Any]:
 
 
 def test_log_line_of_an_applied_message(server: Server) -> None:
-    """Every field of specification 004 stands at top level, with the message's own values."""
+    """Every documented field stands at top level, with the message's own values."""
     payload = {"event_type": "market.tick", "payload": {"symbol": "LOG", "ts": T0, "schemaVersion": 3}}
     line = line_of(server, payload, message_id="log-1", attempt=2)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z", line.pop("timestamp"))

@@ -39,7 +39,7 @@ TOKEN = "correct-horse-battery"  # noqa: S105 - made up for this test
 DESCRIPTION = description(ROUTES)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMATHESIS_S = 120
-# They do not end, so nobody waits for the whole of them: test_live.py reads them.
+# They do not end, so no test waits for the whole of them: test_live.py reads them.
 STREAMS = {"/api/live", "/api/tail"}
 # Cases there were when this was written: 1,300. Far fewer would mean that something was not asked.
 CASES_MIN = 1_000
@@ -222,7 +222,7 @@ def asked(start: Start) -> Server:
 
 
 def test_it_is_served(asked: Server) -> None:
-    """To everybody, in one piece, and by HEAD without it."""
+    """To every client, in one piece, and by HEAD without it."""
     served = asked.http.get("/openapi.json", headers={"authorization": ""})
     assert (served.status_code, served.headers["content-type"]) == (200, "application/json")
     assert served.json() == json.loads(msgspec.json.encode(description_of({"ADMIN_TOKEN": TOKEN})))

@@ -74,7 +74,7 @@ def test_poison_in_one_view_means_applied_in_none(server: Server) -> None:
 
 
 def test_unroutable_payload(server: Server) -> None:
-    """A message no view feeds on is poison with the specification's word, and names what to do."""
+    """A message no view feeds on is poison with its reason, and names what to do."""
     answer = server.send({"hello": "world"}, message_id="lost", attempt=1)
     assert (answer.status, answer.json["reason"]) == (400, "unroutable_payload")
     assert set(answer.json) == {"outcome", "reason", "messageId", "topic", "views", "error"}

@@ -103,7 +103,7 @@ def test_dead_letter_subscriptions_are_told_from_the_others(local: dict[str, Any
     for name, pattern in patterns.items():
         assert bool(re.fullmatch(pattern, "millpond-market-ticks")) == (name != "dlq")
         assert bool(re.fullmatch(pattern, "millpond-market-ticks.dlq")) == (name == "dlq")
-        assert re.fullmatch(pattern, "somebody-elses") is None
+        assert re.fullmatch(pattern, "another-teams") is None
 
 
 def test_log_lines_have_what_the_filters_ask_for(local: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ def thresholds(alerts: Alerts) -> set[tuple[Any, ...]]:
 
 
 def test_the_thresholds_are_those_of_the_specifications() -> None:
-    """004's section on alerting line by line, and 000's stale events, whose numbers are ours."""
+    """The recommended alerts line by line, and stale events, whose numbers are ours."""
     minute = 60
     assert thresholds(ALERTS) == {
         # DLQ message count, in the store and in Pub/Sub.
@@ -61,13 +61,13 @@ def test_the_thresholds_are_those_of_the_specifications() -> None:
 
 
 def test_every_share_has_a_least_number() -> None:
-    """One failure of three requests at night is a third of them, and nobody's business until morning."""
+    """One failure of three requests at night is a third of them, and can wait until morning."""
     shares = [case for alert in ALERTS.alerts for case in alert.cases if case.measure == "share"]
     assert {case.least for case in shares} == {10, 20}
 
 
 def test_every_signal_is_used() -> None:
-    """What nothing is measured by would only look as if somebody watched it."""
+    """What nothing is measured by would only look as if it were watched."""
     used = {name for alert in ALERTS.alerts for case in alert.cases for name in (case.signal, case.of)}
     assert used - {None} == set(ALERTS.signals)
 

@@ -179,7 +179,7 @@ def test_the_share_of_5xx(bad: int, good: int, state: str, text: str) -> None:
 
 
 def test_a_share_is_of_its_window_only() -> None:
-    """What failed five minutes ago is over, and what succeeded then helps nobody."""
+    """What failed five minutes ago is over, and what succeeded then no longer counts."""
     old = {"push_5xx": {100: 50}, "push_requests": {100: 50, 300: 100}}
     assert state_of("push-5xx", history(398, old)).state == "critical"
     assert state_of("push-5xx", history(400, old)).state == "ok"

@@ -9,7 +9,7 @@ from millpond.telemetry.metrics import Metrics
 
 
 def test_store_errors_are_exported_before_there_are_any() -> None:
-    """Prometheus sees a counter rise from its second sample on: the first denied call would call nobody."""
+    """Prometheus sees a counter rise from its second sample on: the first denied call would call no operator."""
     rendered = Metrics().render().decode()
     for kind in (AccessDenied, Unavailable):
         assert f'millpond_store_errors_total{{kind="{kind.__name__}"}} 0.0\n' in rendered

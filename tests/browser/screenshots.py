@@ -62,7 +62,7 @@ class Traffic(threading.Thread):
         second = 0
         while not self._ending.wait(max(0.0, began + second - time.monotonic())):
             second += 1
-            # What nobody can use, as a bad deploy sends it.
+            # What no view can use, as a bad deploy sends it.
             poison = 0.12 if second >= BURST_S else 0.001
             for _ in range(wave(second)):
                 send(self._server, self.platform.any(poison))

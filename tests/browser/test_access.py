@@ -47,7 +47,7 @@ def test_another_tab_is_asked_again(guarded: Server, look: Open) -> None:
     expect(dialog).to_be_visible()
     dashboard.page.keyboard.press("Escape")
     expect(dashboard.page.locator("main h1")).to_have_text("A token is needed")
-    # Nobody who said no is asked again and again.
+    # A user who said no is not asked again and again.
     dashboard.page.wait_for_timeout(1_500)
     expect(dialog).to_have_count(0)
     dashboard.button("Enter the token").click()
@@ -91,7 +91,7 @@ def test_what_is_not_there(server: Server, look: Open) -> None:
     dashboard.expected.append("status of 404")
     page = dashboard.page
     expect(page.locator("main h1")).to_have_text("There is nothing here")
-    dashboard.go("#/doc/ops_services/nobody")
+    dashboard.go("#/doc/ops_services/missing")
     expect(page.locator("main h1")).to_have_text("There is nothing here")
     dashboard.go("#/event/never-heard-of")
     expect(page.locator("main")).to_contain_text("There is no record of it")

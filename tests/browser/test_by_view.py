@@ -15,7 +15,7 @@ from tests.browser.traffic import ago, send, service
 from tests.common.server import Server, Start
 
 DESK = (1360, 900)
-# Where pictures of the panel are put, if anybody wants to look at them.
+# Where pictures of the panel are put, for people who want to look at them.
 PICTURES = os.environ.get("MILLPOND_PICTURES")
 
 

@@ -14,7 +14,7 @@ from tests.browser.traffic import Platform, ago, send
 from tests.common.push import push_body
 from tests.common.server import Server, Start
 
-# Ticks whose topic nobody could find; once the subscription is mapped to one, each can be replayed.
+# Ticks whose topic could not be found; once the subscription is mapped to one, each can be replayed.
 LOST = "projects/demo/subscriptions/lost-ticks"
 MENDED = {"SUBSCRIPTION_TOPIC_MAP": json.dumps({"lost-ticks": "market-ticks"})}
 MANY = 130

@@ -72,7 +72,7 @@ def test_what_is_published_is_on_the_disk_before_it_has_its_name(
 
 
 def test_what_a_crash_left_does_not_pile_up(tmp_path: Path) -> None:
-    """The next attempt removes it, and no file that is somebody's."""
+    """The next attempt removes it, and no file of another program."""
     (tmp_path / ".01-SPY-1m.png.0badf00d.tmp").write_bytes(b"half")
     (tmp_path / "01-SPY-1m.png").write_bytes(b"whole")
     (tmp_path / ".keep").write_bytes(b"")

@@ -65,7 +65,7 @@ def test_run_local_of_a_run_that_is_not_done(flow: Shell, steps: Any, ended: lis
 
 def test_run_local_of_an_invalid_run(flow: Shell) -> None:
     """The same refusals as of submit."""
-    for name in ("no step", "dependsOn nobody", "our own field"):
+    for name in ("no step", "dependsOn no step", "our own field"):
         invalid = INVALID_RUNS[name]
         assert invalid.mentions in the_line(flow.run("flow", "run-local", flow.write("run.json", invalid.run)), 2)
 

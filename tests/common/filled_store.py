@@ -38,7 +38,7 @@ def fill(path: Path, first: int, count: int, took_us: int = 20_000) -> None:
 
 @pytest.fixture
 def pond(tmp_path: Path) -> Path:
-    """A store nobody has open: 300 documents, 300 receipts, 300 entries."""
+    """A store that no process has open: 300 documents, 300 receipts, 300 entries."""
     path = tmp_path / "store" / "pond.db"
     path.parent.mkdir()
     fill(path, 0, DOCUMENTS)

@@ -143,7 +143,7 @@ class FirestoreProxy:
         return Counts(calls, reads, writes)
 
     async def open_door(self) -> str:
-        """One more address, whose connections nobody else shares."""
+        """One more address, whose connections no other client shares."""
         door = await asyncio.start_server(self._relay, "127.0.0.1", 0)
         self._doors.append(door)
         return f"127.0.0.1:{door.sockets[0].getsockname()[1]}"
@@ -204,7 +204,7 @@ class FirestoreProxy:
             self._cut(int(context.peer().rpartition(":")[2]), with_reset=fault.kind == RESET)
         # gRPC ends the wait when the client gives up or its connection is gone.
         await asyncio.Event().wait()
-        raise AssertionError("nobody sets the event")
+        raise AssertionError("the event is never set")
 
     def _cut(self, port: int, *, with_reset: bool) -> None:
         connection = self._connections[port]

@@ -94,7 +94,7 @@ INVALID_RUNS = {
         _with_steps({"a": {**ready(), "dependsOn": "b"}}), "step a: dependsOn must be a list"
     ),
     "dependsOn a number": Invalid(_with_steps({"a": {**ready(), "dependsOn": [1]}}), "step a: dependsOn"),
-    "dependsOn nobody": Invalid(_with_steps({"a": ready("GREET", "b")}), "dependsOn names b"),
+    "dependsOn no step": Invalid(_with_steps({"a": ready("GREET", "b")}), "dependsOn names b"),
     "dependsOn itself": Invalid(_with_steps({"a": ready("GREET", "a")}), "wait for each other: a"),
     "a circle": Invalid(
         _with_steps({"a": ready("GREET", "c"), "b": ready("GREET", "a"), "c": ready("GREET", "b"), "d": ready()}),

@@ -105,7 +105,7 @@ class Pond:
         return planned.results
 
     def put(self, path: str, document: Document) -> None:
-        """A document that somebody else wrote."""
+        """A document that another writer wrote."""
         collection, _, key = path.rpartition("/")
         self._version += 1
         ref = Ref(collection, key)

@@ -1,8 +1,8 @@
 """Who runs what, when the suite runs in several processes (`pytest -n 3`). Most of its time is waiting.
 
 A file stays in one process, so what its tests share is made once, and their order holds. Everything on one of
-Google's emulators stays in one process too, or each process would start its own. The longest go first: whoever
-begins with a minute's work when the others are done makes everybody wait.
+Google's emulators stays in one process too, or each process would start its own. The longest go first: a
+process that begins with a minute's work when the others are done makes the whole suite wait.
 """
 
 from __future__ import annotations
@@ -60,5 +60,5 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
 
 def scheduler(config: pytest.Config, log: object) -> Scheduling | None:
-    """Ours, unless somebody asked for another way to distribute."""
+    """Ours, unless the command line asks for another way to distribute."""
     return Scheduling(config, log) if config.getvalue("dist") == "load" else None

@@ -36,7 +36,7 @@ _BANNER = re.compile(r"^Millpond \S+ serves (http://127\.0\.0\.1:(\d+)) with \S"
 
 
 class Answer(NamedTuple):
-    """One answer, whoever asked: status, headers (lower-case names) and decoded JSON."""
+    """One answer, to either kind of client: status, headers (lower-case names) and decoded JSON."""
 
     status: int
     headers: dict[str, str]

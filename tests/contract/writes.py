@@ -33,7 +33,7 @@ REFS = (
 )
 ILLEGAL_REFS = (Ref("ponds", "__x__"), Ref("ponds", "a/b"), Ref("ponds/a", "b"))
 # Message ids, event ids, and one that is both.
-EVENTS = ("m1", "m2", "m3", "e1", "nobody")
+EVENTS = ("m1", "m2", "m3", "e1", "no-such-letter")
 
 
 class Wish(enum.Enum):

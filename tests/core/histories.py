@@ -181,7 +181,7 @@ def histories(draw: st.DrawFn, kind: str | None = None) -> list[Delivery]:
 
 
 class Batch(NamedTuple):
-    """Messages that are planned together, and how far the clock of whoever plans them is ahead, in seconds."""
+    """Messages that are planned together, and how far the planner's clock is ahead, in seconds."""
 
     messages: Sequence[Delivery]
     clock_s: int

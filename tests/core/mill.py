@@ -106,7 +106,7 @@ def finished(call: Coroutine[Any, Any, T]) -> T:
         call.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-    raise AssertionError("the memory store waits for nobody")
+    raise AssertionError("the memory store never waits")
 
 
 def stamps_of(document: Mapping[str, Any] | None) -> dict[str, str]:

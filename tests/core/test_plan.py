@@ -226,7 +226,7 @@ def test_an_expired_receipt_no_longer_counts() -> None:
 
 
 def test_receipts_by_message() -> None:
-    """RECEIPTS=message gives 000's `ops_dedupe/{messageId}`: there a republished copy is a message of its own."""
+    """RECEIPTS=message: `ops_dedupe/{messageId}`, so that a republished copy is a message of its own."""
     pond = Pond(RECEIPTS="message")
     told = reasons(
         pond,
@@ -310,7 +310,7 @@ def test_a_failing_fold_is_retried_alone() -> None:
 
 
 def test_a_tally_refuses_what_its_receipts_no_longer_cover() -> None:
-    """Older than retention, nobody can say whether it was counted: a person decides."""
+    """Older than retention, it is unknown whether it was counted: an operator decides."""
     pond = Pond([Orders()])
     (result,) = pond.send(order("m1", 1, -7 * 86_400))
     assert (result.outcome, result.reason) == (Outcome.POISON, "too_old_to_count")

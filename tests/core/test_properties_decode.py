@@ -164,7 +164,7 @@ def test_an_almost_right_body_is_a_delivery_or_a_malformed_envelope(
     assert 0 <= found.publish_time < timestamps.LATEST_US
     sent = body["message"].get("data")
     assert (found.data_fault is None) == (sent is None or BASE64.fullmatch(sent) is not None)
-    # Kept as it came, for whoever looks at the letter.
+    # Kept as it came, for the operator who looks at the letter.
     assert found.data_fault is None or found.data == sent.encode()
 
 

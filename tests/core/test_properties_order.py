@@ -117,7 +117,7 @@ def test_the_clamp_is_idempotent_bounded_and_grows_with_publish_time(
 @examples(200)
 @given(st.integers(0, 10_000), st.integers(0, 10_000), st.integers(0, 100), st.integers(0, 10_000))
 def test_the_clamp_keeps_the_order_of_believable_times(one: int, other: int, skew: int, published: int) -> None:
-    """Two times neither of which is too far ahead stay as they are, so whoever was first stays first."""
+    """Two times neither of which is too far ahead stay as they are, so the first stays first."""
     assume(max(one, other) <= published + skew)
     before, after = sorted((one, other))
     assert clamp_event_time(before, published, skew) == before <= clamp_event_time(after, published, skew) == after
@@ -137,7 +137,7 @@ OFFSETS = st.integers(-23 * 60 - 59, 23 * 60 + 59)
 
 
 def written(us: int, offset: int, mark: str, digits: int) -> str:
-    """A moment as somebody elsewhere writes it: their offset, their `T`, as many digits as they like."""
+    """A moment as another program writes it: its offset, its `T`, as many digits as it likes."""
     local = timestamps.to_datetime(us).astimezone(dt.timezone(dt.timedelta(minutes=offset)))
     fraction = f".{local.microsecond:06d}000"[: digits + 1] if digits else ""
     sign, minutes = ("-", -offset) if offset < 0 else ("+", offset)

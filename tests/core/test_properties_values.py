@@ -37,7 +37,7 @@ ID_PARTS = st.lists(AWKWARD | AWKWARD | TEXT.filter(bool), min_size=1, max_size=
 @examples(500)
 @given(ID_PARTS, ID_PARTS)
 def test_ids_of_awkward_parts_are_legal_reversible_and_apart(one: list[str], other: list[str]) -> None:
-    """Underscores, percents and dots at every seam: a legal path, read back whole, and nobody else's."""
+    """Underscores, percents and dots at every seam: a legal path, read back whole, and no other document's."""
     encoded = encode_id(*one)
     check_ref(Ref("ponds", encoded))
     check_ref(Ref(f"ponds/{encoded}/below", encoded))

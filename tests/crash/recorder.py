@@ -80,7 +80,7 @@ class _RecordingFile(apsw.VFSFile):
     def __init__(self, disk: RecordingDisk, name: Any, flags: list[int]) -> None:
         self._journal = disk.journal
         path = _path(name)
-        # A file without a name is SQLite's own, and nobody misses it after a cut.
+        # A file without a name is SQLite's own, and is not missed after a cut.
         self._name = None if path is None else path.name
         self._folder_due = bool(flags[0] & _JOURNALS and flags[0] & apsw.SQLITE_OPEN_CREATE)
         super().__init__("", name, flags)

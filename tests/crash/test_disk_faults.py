@@ -171,7 +171,7 @@ def without_counter(content: Content) -> Content:
     return {name: rows for name, rows in content.items() if name != "last_version"}
 
 
-# A connection that was never finished is closed by Python, and then our disk has nobody to tell its error.
+# A connection that was never finished is closed by Python, and then our disk has no caller to raise its error in.
 @pytest.mark.filterwarnings("ignore:Exception ignored in. None:pytest.PytestUnraisableExceptionWarning")
 @named(AT_THE_START)
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "after a crash"])
@@ -202,7 +202,7 @@ def test_a_store_that_could_not_be_opened_can_be_opened_later(
 
 
 async def _leave_crashed(path: Path) -> None:
-    """Leave a store as a killed process does: with a write-ahead log that nobody folded back."""
+    """Leave a store as a killed process does: with a write-ahead log that was not folded back."""
     store = SqliteStore(path)
     await store.commit([Put(Ref("ponds", "a"), None, {"n": 1})])
     files = [path, path.with_name(f"{path.name}-wal")]

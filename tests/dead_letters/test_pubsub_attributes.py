@@ -101,7 +101,7 @@ def test_names_of_ours_that_a_sender_wrote_are_not_believed() -> None:
     ],
 )
 def test_what_is_no_letter_stays_as_it_is(attributes: dict[str, str]) -> None:
-    """Anybody may publish to a dead-letter topic; what we did not write decides nothing."""
+    """Any client may publish to a dead-letter topic; what we did not write decides nothing."""
     found = Delivery(message_id="x", publish_time=NOW, data=b"{}", attributes=attributes)
     assert restore(found) == found
 

@@ -31,7 +31,7 @@ async def test_replaying_a_letter_never_undoes_newer_state() -> None:
     assert stale is not None
     assert (stale.outcome, stale.reason) == ("stale_ignored", "stale_event_ignored")
     assert (await healed.document("ops_services/dev__late"))["status"] == "new"
-    assert await healed.service.replay_letter("nobody") is None
+    assert await healed.service.replay_letter("missing") is None
 
 
 async def test_what_its_sender_keeps_is_never_buried() -> None:

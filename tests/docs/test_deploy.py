@@ -49,7 +49,7 @@ def test_every_variable_that_is_set_exists(used: Callable[[], set[str]]) -> None
 
 @pytest.mark.parametrize("used", [in_compose, in_terraform])
 def test_what_firestore_needs_is_set(used: Callable[[], set[str]]) -> None:
-    """And poison is parked, and somebody decided who may push."""
+    """And poison is parked, and it is decided which accounts may push."""
     assert {"GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION"} <= used()
     assert {"POISON_POLICY", "PUSH_UNAUTHENTICATED"} <= used()
 
@@ -89,7 +89,7 @@ def test_the_functions_lock_agrees_where_it_can() -> None:
 
 
 def test_compose_listens_on_this_machine_only() -> None:
-    """Emulators ask nobody who they are."""
+    """Emulators ask for no credentials."""
     ports = re.findall(r'^ +ports: \["(.*)"\]$', COMPOSE, re.MULTILINE)
     assert len(ports) == COMPOSE.count("ports:") == 3
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -135,7 +135,7 @@ def test_every_subscription_is_one_of_those() -> None:
 
 
 def test_nobody_gets_more_than_they_need() -> None:
-    """Two roles for the whole project: one bound to one database, one that reads nothing. Nothing for everybody."""
+    """Two roles for the whole project: one bound to one database, one that reads nothing. Nothing is public."""
     assert names(r'^ +role += "roles/(.*)"$', HCL + MODULE) == {
         "datastore.user",
         "eventarc.eventReceiver",
@@ -176,7 +176,7 @@ def test_what_expires_has_a_ttl_policy() -> None:
 
 
 def test_receipts_have_no_index() -> None:
-    """Every message leaves one, and nobody searches them."""
+    """Every message leaves one, and they are never searched."""
     assert lists_of("unindexed")["ops_dedupe"] | {"expireAt"} == everything()["ops_dedupe"]
 
 

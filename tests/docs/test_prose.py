@@ -1,4 +1,4 @@
-"""The words of the source, where no linter has a rule for them: actors are named, and rules are stated."""
+"""The words of source and tests, where no linter has a rule for them: actors are named, and rules are stated."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "src" / "millpond"
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "proof", "benchmarks", "examples")
 TEXTS = {".py", ".js", ".json", ".html", ".css"}
-FILES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in TEXTS)
-# A topic that the simulation draws; another name would draw another world.
-DATA = {"sim/facts.py"}
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in TEXTS)
+# A topic that the simulation draws, where another name would draw another world; and this file.
+DATA = {"src/millpond/sim/facts.py", "tests/docs/test_prose.py"}
 _ACTORS = re.compile(r"\b(?:nobody|somebody|whoever|anybody|everybody)\b", re.IGNORECASE)
 _NUMBERS = re.compile(r"\bspecification 0\d\d\b|\b00[0-9](?='s\b| says\b)", re.IGNORECASE)
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+    return path.relative_to(ROOT).as_posix()
 
 
 def faults_of(text: str) -> list[str]:
@@ -52,4 +53,5 @@ def test_each_fault_is_noticed() -> None:
 
 def test_files_are_found() -> None:
     """The search looks at code, pages and data."""
-    assert {"core/plan.py", "alerts/alerts.json", "http/static/live.js"} <= {name_of(path) for path in FILES}
+    wanted = {"src/millpond/core/plan.py", "src/millpond/alerts/alerts.json", "tests/core/test_plan.py"}
+    assert wanted <= {name_of(path) for path in FILES}

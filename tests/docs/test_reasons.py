@@ -102,7 +102,7 @@ def words_in_pages() -> set[str]:
 
 
 def test_every_reason_is_explained() -> None:
-    """A word somebody finds in a log or an answer stands on one of three pages."""
+    """A word that an operator finds in a log or an answer stands on one of three pages."""
     known = words_in_pages()
     assert {word: source for word, source in reasons_in_code().items() if word not in known} == {}
 

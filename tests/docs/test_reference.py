@@ -76,11 +76,11 @@ def test_every_field_of_a_letter_is_listed() -> None:
 def test_every_path_is_listed() -> None:
     """The API's paths are in the table of endpoints."""
     text = page("http-api.md")
-    nobody = cast("Service", None)
+    unused = cast("Service", None)
     routes = [
-        *(*Api(nobody).routes(), *LettersApi(nobody).routes(), *LiveApi(nobody).routes(), *Pages().routes()),
+        *(*Api(unused).routes(), *LettersApi(unused).routes(), *LiveApi(unused).routes(), *Pages().routes()),
         *(*FlowApi(cast("Flow", None)).routes(), *RebuildApi(cast("Rebuilds", None), keeps_log=True).routes()),
-        *(*Artifacts(Path()).routes(), *OldIdsApi(nobody).routes()),
+        *(*Artifacts(Path()).routes(), *OldIdsApi(unused).routes()),
     ]
     paths = [EVENTS_PATH, *(route.path for route in routes)]
     assert [path for path in paths if not re.search(rf"`[A-Z]+ {re.escape(path)}`", text)] == []

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "settings.md"
 
 
 def test_the_page_is_the_generators_output() -> None:
-    """Whoever changes a setting regenerates its page."""
+    """A developer who changes a setting regenerates its page."""
     again = "run: .venv/bin/python -m millpond.settings_docs > docs/settings.md"
     assert PAGE.read_text(encoding="utf-8") == settings_docs.render(), again
 

@@ -1,4 +1,4 @@
-"""From a message's arrival to its batch: what comes together is committed together, and nobody waits for long."""
+"""From a message's arrival to its batch: what comes together is committed together, and soon."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_commit_is_put_off_within_bounds(bound: str) -> None:
 
 
 async def test_one_turn_brings_no_more_than_the_room_holds() -> None:
-    """Nobody has looked into them yet, and still they count."""
+    """They are not decoded yet, and still they count."""
     bench = Bench(FaultyStore(in_flight_max=1), CONSUMER_QUEUE_SIZE="3")
     bench.store.gate.clear()
     results: list[Result] = []
@@ -106,7 +106,7 @@ async def test_poison_is_answered_while_the_store_hangs() -> None:
 
 
 async def test_a_bug_in_routing_reaches_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message it met comes again, those that came along are applied, and somebody is told."""
+    """The message it met comes again, those that came along are applied, and the bug is reported."""
     bench = Bench(FaultyStore(in_flight_max=1))
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
@@ -133,7 +133,7 @@ async def test_a_bug_after_routing_reaches_nobody_else(monkeypatch: pytest.Monke
 
 
 async def test_an_empty_room_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever became of them, messages take their weight along: or the room would be full of nobody one day."""
+    """Whatever became of them, messages take their weight along, or the room would fill up."""
     bench = Bench(FaultyStore(in_flight_max=1))
     break_routing(bench, "bug", monkeypatch)
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)

@@ -13,7 +13,7 @@ from tests.engine.support import outcomes
 
 
 async def test_another_writer_is_met_with_fresh_reads() -> None:
-    """A conflict reads the culprit again and plans again; the greater stamp wins whoever wrote first."""
+    """A conflict reads the culprit again and plans again; the greater stamp wins, in any order."""
     store = FaultyStore()
     ours, theirs = Bench(store), Bench(store)
     await ours.send(service("m1", 1, "one", 1))
@@ -26,7 +26,7 @@ async def test_another_writer_is_met_with_fresh_reads() -> None:
 
 
 async def test_contention_splits_the_batch_into_groups() -> None:
-    """A document somebody else keeps changing delays only those who share it."""
+    """A document that another writer keeps changing delays only the messages about it."""
     store = FaultyStore(in_flight_max=1)
     bench = Bench(store, FIRESTORE_RETRY_MAX_TOTAL_S="0.2")
     real = store.commit

@@ -238,7 +238,7 @@ def refused() -> Exception:
 
 
 def bug() -> Exception:
-    return RuntimeError("what nobody foresaw")
+    return RuntimeError("unexpected")
 
 
 @pytest.mark.parametrize("fault", [away, refused, bug])
@@ -269,7 +269,7 @@ def test_a_store_that_fails_while_a_letter_is_stored_leaves_nothing(
 def test_a_store_that_fails_while_a_letter_is_read_leaves_nothing(
     tmp_path: Path, what: str, fault: Callable[[], Exception]
 ) -> None:
-    """Its parts are held by whoever was reading them."""
+    """Its parts are held by the caller that was reading them."""
 
     async def scenario() -> None:
         async with opened(tmp_path) as pond:
@@ -296,7 +296,7 @@ def test_an_error_of_a_thread_leaves_nothing() -> None:
 
 
 def test_errors_of_many_calls_leave_nothing() -> None:
-    """They are values: whoever asked looks at them, and may raise one."""
+    """They are values: the caller looks at them, and may raise one."""
 
     async def call(number: int) -> int:
         pad = os.urandom(SIZE)

@@ -31,7 +31,7 @@ async def test_a_refused_write_is_isolated_and_buried() -> None:
 
 
 class Hours(Tally):
-    """A tally whose bug makes a document nobody can store."""
+    """A tally whose bug makes a document that no store takes."""
 
     name = collection = "hours"
     topics = ("orders",)

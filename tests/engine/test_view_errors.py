@@ -79,7 +79,7 @@ class Anywhere(Latest):
 
 
 async def test_a_collection_that_is_no_text_is_a_view_error() -> None:
-    """And not a batch that nobody ever answers."""
+    """And not a batch that is never answered."""
     bench = Bench(FaultyStore(in_flight_max=8))
     bench.use(Anywhere())
     (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)

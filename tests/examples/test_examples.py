@@ -43,7 +43,7 @@ def example_from_docs(page: str = "views", name: str = "parcels") -> str:
 
 @pytest.mark.parametrize(("page", "name", "lines_max"), [("views", "parcels", 14), ("flow", "invoices", 9)])
 def test_the_docs_show_the_example_as_it_is(page: str, name: str, lines_max: int) -> None:
-    """Whoever copies from the page gets the file: under fifteen lines of code for a view, under ten for a step."""
+    """Who copies from the page gets the file: under fifteen lines of code for a view, under ten for a step."""
     code = example_from_docs(page, name)
     assert code == (ROOT / "examples" / f"{name}.py").read_text()
     assert len([line for line in code.splitlines() if line.strip()]) <= lines_max

@@ -47,7 +47,7 @@ class Office:
             # The event was not acknowledged: it comes again, and shows the run as it was.
             await worker.send(run_id, flow_run(chart=step()))
         elif point % 3 == 1:
-            # Somebody changes the run, and that event shows the run as it is.
+            # Another writer changes the run, and that event shows the run as it is.
             await worker.send_current(run_id)
         else:
             await worker.flow.sweep()
@@ -129,7 +129,7 @@ def test_frozen_at_each_await_point(store: WatchedStore, run: Run) -> None:
 
 @pytest.mark.parametrize("attempts", [1, 3])
 async def test_attempts_are_bounded(store: WatchedStore, attempts: int) -> None:
-    """A step that kills every worker is FAILED in the end, by whoever comes next, and not claimed again."""
+    """A step that kills every worker is FAILED in the end, by the next worker, and not claimed again."""
 
     async def die(_: StepContext) -> None:
         began.set()

@@ -35,7 +35,7 @@ class Pond(NamedTuple):
     function: Function
 
     def steps(self, run_id: str) -> dict[str, Any]:
-        """The run's steps, as `millpond flow show` tells them beside whoever has the store."""
+        """The run's steps, as `millpond flow show` prints them beside the process that has the store."""
         shown = millpond(self.folder, "flow", "show", run_id, "--json", env=self.environment)
         steps: dict[str, Any] = shown.json["data"]["steps"]
         return steps
@@ -129,7 +129,7 @@ GIVEN = attributes(subject="documents/flow_runs/r")
     ids=["protobuf", "JSON", "text", "no id", "no version", "another version", "no event", "structured", "batch"],
 )
 def test_what_is_no_event(cloud: Pond, sent: Sent, status: int) -> None:
-    """It is refused, by the framework or by us, with a status that nobody tries again for."""
+    """It is refused, by the framework or by us, with a status after which no client tries again."""
     answer = cloud.function.send(sent)
     assert answer.status_code == status, answer.text
 

@@ -1,4 +1,4 @@
-"""Names made of ids that anybody may choose: no two runs or steps ever share one."""
+"""Names made of ids that users choose: no two runs or steps ever share one."""
 
 from __future__ import annotations
 

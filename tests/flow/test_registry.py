@@ -52,7 +52,7 @@ def test_a_type_has_one_function(module: Any) -> None:
 
 
 def test_a_module_without_a_step_is_refused(module: Any) -> None:
-    """It is a slip in STEPS, and would otherwise show as steps that nobody does."""
+    """It is a slip in STEPS, and would otherwise show as steps that no worker does."""
     with pytest.raises(SettingsError, match="defines no step"):
         load_steps([module("x = 1\n")])
 

@@ -46,7 +46,7 @@ class Budget:
 
 
 def test_a_large_body_waits_for_its_whole_length() -> None:
-    """It is read when all of it fits, not before, and whoever came first goes first."""
+    """It is read when all of it fits, not before, and the first to come goes first."""
     budget = Budget()
     first, second = budget.claim(500_000), budget.claim(500_000)
     third = budget.claim(LARGE)
@@ -185,7 +185,7 @@ def test_whoever_leaves_while_waiting_leaves_nothing(*, leaves_first: bool) -> N
 
 
 def test_any_order_of_calls() -> None:
-    """What is held is the sum of what was granted and has arrived; in the end it is nothing, and nobody waits."""
+    """What is held is the sum of what was granted and has arrived; in the end it is nothing, and none waits."""
     dice = random.Random(1)
     for _ in range(300):
         budget = Budget()

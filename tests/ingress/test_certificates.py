@@ -59,7 +59,7 @@ FAULTS = {
 def test_a_key_server_that_fails(
     gate: Gate, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, fault: Fault, text: str
 ) -> None:
-    """Nobody is believed; why is said; the next try comes after a pause, and heals."""
+    """No token is accepted; why is said; the next try comes after a pause, and heals."""
     monkeypatch.setattr(certificates, "FETCH_S", 0.5)
     issuer.status, issuer.body, issuer.pause_s = fault.status, fault.body, fault.pause_s
     usual = issuer.headers
@@ -104,7 +104,7 @@ def test_a_key_server_that_drips(issuer: Issuer, gate: Gate, monkeypatch: pytest
 
 
 def test_tls_is_verified(tmp_path: Path) -> None:
-    """A certificate of the server's own making is not believed, unless somebody said to."""
+    """A certificate of the server's own making is not believed, unless a setting says so."""
     key = private_key("tls")
     pem = certificate(key, san="127.0.0.1")
     private = key.private_bytes(
@@ -167,7 +167,7 @@ def test_made_up_keys_do_not_reach_the_key_server(gate: Gate, issuer: Issuer) ->
 
 
 def test_an_unknown_key_while_the_key_server_is_down(gate: Gate, issuer: Issuer) -> None:
-    """Nobody can say whether it is new or made up: come again. Known keys serve on."""
+    """Whether it is new or made up is unknown: come again. Known keys serve on."""
     gate.meets(good())
     issuer.close()
     gate.steady.now += certificates.ASK_AGAIN_S
@@ -176,7 +176,7 @@ def test_an_unknown_key_while_the_key_server_is_down(gate: Gate, issuer: Issuer)
 
 
 def test_certificates_end(gate: Gate, issuer: Issuer) -> None:
-    """Until max-age they serve without the key server; from then on nobody new is believed."""
+    """Until max-age they serve without the key server; from then on no new token is accepted."""
     gate.meets(good())
     issuer.close()
     gate.steady.now += 3599
@@ -191,7 +191,7 @@ def others() -> list[asyncio.Task[Any]]:
 
 
 def test_certificates_are_fetched_ahead_of_their_end(gate: Gate, issuer: Issuer) -> None:
-    """In the background: whoever comes is served by the old ones, even if the key server is slow."""
+    """In the background: requests are served by the old ones, even if the key server is slow."""
     gate.meets(good())
     issuer.pause_s = 0.2
 
@@ -212,7 +212,7 @@ def test_certificates_are_fetched_ahead_of_their_end(gate: Gate, issuer: Issuer)
 
 
 def test_a_failing_refresh_is_told(gate: Gate, issuer: Issuer) -> None:
-    """Nobody is refused yet, so the log is warned, at most once a minute."""
+    """No request is refused yet, so the log is warned, at most once a minute."""
     gate.meets(good())
     issuer.status = 500
 

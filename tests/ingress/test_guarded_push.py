@@ -115,7 +115,7 @@ def test_a_request_with_a_token(door: Door, issuer: Issuer) -> None:
 
 
 def test_two_tokens_are_none(door: Door) -> None:
-    """Whoever sends two headers may hope that somebody reads the other one."""
+    """A client that sends two headers may hope that the other one is read."""
     header = good()
     ((status, _, answer),) = door.ask((b"authorization", header), (b"authorization", header))
     assert (status, answer["reason"]) == (401, "push_unauthenticated")

@@ -139,7 +139,7 @@ def test_a_view_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bug_on_the_way_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception nobody thought of is answered 503 and logged once: the message is not at fault."""
+    """An unexpected exception is answered 503 and logged once: the message is not at fault."""
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("s3cr3t")

@@ -1,4 +1,4 @@
-"""A broker as Pub/Sub is one: every message again until somebody answers 200, in no order, to whomever it likes."""
+"""A broker as Pub/Sub is one: every message again until an instance answers 200, in no order, to any instance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.instances.traffic import Message
 
 AT_ONCE = 24
 ANSWER_S = 15.0
-# Nobody is refused for ever: beyond this many attempts at one delivery something is wrong.
+# No message is refused for ever: beyond this many attempts at one delivery something is wrong.
 ATTEMPTS_MAX = 40
 _PAUSE_S = 0.05
 _JSON = {"content-type": "application/json"}
@@ -73,4 +73,4 @@ class Broker:
                 self.taken_by[message.message_id] = number
                 return
             await asyncio.sleep(_PAUSE_S)
-        raise AssertionError(f"nobody takes {message.message_id}: {self.statuses}")
+        raise AssertionError(f"no instance takes {message.message_id}: {self.statuses}")

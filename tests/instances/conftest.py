@@ -1,4 +1,4 @@
-"""What the test of several instances measured, printed where everybody sees it."""
+"""What the test of several instances measured, printed at the end of the run."""
 
 from __future__ import annotations
 

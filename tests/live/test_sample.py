@@ -175,7 +175,7 @@ def test_the_ring_forgets_the_oldest() -> None:
         ([0, 0, 4, 0], 0.25, 2.5),
         ([99, 0, 1, 0], 0.99, 1.0),
         ([98, 0, 2, 0], 0.99, 3.0),
-        # Beyond every bound nobody knows how far.
+        # Beyond every bound it is unknown how far.
         ([0, 0, 0, 3], 0.5, 4.0),
         ([1, 0, 0, 99], 0.99, 4.0),
     ],

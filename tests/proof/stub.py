@@ -1,4 +1,4 @@
-"""A server that answers as it is told, right or wrong, for tests of whoever checks servers."""
+"""A server that answers as it is told, right or wrong, for tests of the checks of servers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Stub:
         return True
 
     def write(self) -> None:
-        """Change the store, as nobody may who rejects."""
+        """Change the store, as a server that rejects must not."""
         self._writer.execute("UPDATE last_version SET n = n + 1")
 
     def note(self, **line: Any) -> None:

@@ -58,7 +58,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_a_request_is_a_function_of_its_seed_and_number() -> None:
-    """In another process as well, or nobody could send it again."""
+    """In another process as well, or it could not be sent again."""
     script = (
         "from zlib import crc32\nfrom proof.fuzz.requests import make_request as make\n"
         "print([crc32(make(1, n).raw) for n in range(300)])"
@@ -156,7 +156,7 @@ WRONG: dict[str, tuple[Behave, str]] = {
         once(5, lambda _, path: Said(503, refusal(path, outcome="retry", reason="internal_error"))),
         "a server's fault: 503",
     ),
-    "a status nobody knows": (once(5, lambda _, path: Said(418, refusal(path))), "not documented: 418"),
+    "a status that is not documented": (once(5, lambda _, path: Said(418, refusal(path))), "not documented: 418"),
     "a reason of another status": (
         once(5, lambda _, path: Said(400, refusal(path, reason="unsupported_media_type"))),
         "not documented: 400",

@@ -195,14 +195,14 @@ def test_a_disk_that_takes_no_more_leaves_nothing(pond: Path, shelf: Path) -> No
 
 
 def test_the_copy_is_as_secret_as_the_store(pond: Path, shelf: Path) -> None:
-    """Whoever could not read the store cannot read its backup."""
+    """A user who could not read the store cannot read its backup."""
     pond.chmod(0o640)
     copy_store(pond, shelf / "copy.db")
     assert stat.S_IMODE((shelf / "copy.db").stat().st_mode) == 0o640
 
 
 def test_what_is_no_store_is_not_copied(tmp_path: Path, shelf: Path) -> None:
-    """A database of somebody else, a file that is none, and a store of a newer Millpond."""
+    """A database of another program, a file that is none, and a store of a newer Millpond."""
     other = tmp_path / "other.db"
     apsw.Connection(str(other)).execute("CREATE TABLE t(x)")
     with pytest.raises(StoreError, match="no Millpond store"):

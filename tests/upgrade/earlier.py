@@ -1,4 +1,4 @@
-"""The earlier consumer, as 000 and 002 describe it: one transaction per message, on the high-level client.
+"""The earlier consumer: one transaction per message, on the high-level client.
 
 With its one known fault mended, or it could not run at all: everything is read before anything is written.
 """

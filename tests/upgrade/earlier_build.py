@@ -1,7 +1,7 @@
 """The build before `source.order`, from this repository's own history, and the file it wrote.
 
-That build ordered bars and signals by 001's rules, whatever their ids, and had no name for a rule. It is run as its
-users ran it; where the history is not there (an archive, a shallow clone), the tests that need it say so and skip.
+That build ordered bars and signals by their revision, whatever their ids, and had no name for a rule. It is run as
+its users ran it; where the history is not there (an archive, a shallow clone), tests that need it say so and skip.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from google.cloud import firestore
 from tests.common.server import Server
 from tests.upgrade.earlier import apply_service, apply_stream, time_of
 
-# The ids 000 and 002 used.
+# The ids of the earlier consumer.
 OLD_IDS = {"OPS_SERVICE_ID": "service", "BARS_ID": "event", "SIGNALS_ID": "event", "RECEIPTS": "message"}
 STREAMS = pytest.mark.parametrize(
     ("topic", "collection"),

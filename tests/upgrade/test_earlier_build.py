@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def send(server: Server, topic: str, message_id: str, published: int, **payload: Any) -> str:
     answer = server.send(payload, message_id=message_id, published=at(published), topic=topic)
     assert answer.status == 200, answer
-    # Of a tick the history is what goes by 002, and it stands last.
+    # Of a tick the history is what goes by event time, and it stands last.
     outcome: str = answer.json["views"][-1]["outcome"]
     return outcome
 

@@ -14,7 +14,7 @@ TOPIC = "market-bars-1m"
 
 
 def test_every_field() -> None:
-    """001's and 002's fields together; the id is the symbol and the minute the bar is about."""
+    """All its fields; the id is the symbol and the minute the bar is about."""
     check_example(BAR)
 
 
@@ -27,7 +27,7 @@ def test_every_field() -> None:
     ],
 )
 def test_ids(strategy: str, more: dict[str, Any], path: str, doc_id: str) -> None:
-    """BARS_ID: `event` keys bars by eventId, else messageId; nested makes 001's option B."""
+    """BARS_ID: `event` keys bars by eventId, else messageId; `nested` puts them below their symbol and day."""
     pond = Viewed(BARS_ID=strategy)
     bar = {"symbol": "spy", "ts": "2026-01-08T09:05:30Z", "close": 1, **more}
     assert pond.applied(bar, message_id="bar-1", topic=TOPIC) == [path]

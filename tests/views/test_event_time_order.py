@@ -1,6 +1,6 @@
-"""002's order: under its ids `eventTime` is the order time, and never goes back, whatever the order of arrival.
+"""The order by event time: `eventTime` decides, and never goes back, whatever the order of arrival.
 
-The oracle here is written from the specification's sentence about times, and shares nothing with the views.
+The oracle here is written from docs/ordering.md, and shares nothing with the views.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def as_sent(value: Any) -> Any:
 
 
 def message(topic: str, number: int, what: Sent) -> Delivery:
-    """No symbol: such a tick is the history's alone, which is the view that goes by 002."""
+    """No symbol: such a tick is the history's alone, which is the view that goes by event time."""
     payload: dict[str, Any] = {name: as_sent(value) for name, value in what.payload.items()}
     payload |= {"eventId": "e", "n": number}
     if what.sequence is not None:
@@ -208,7 +208,7 @@ def test_a_sequence_breaks_ties_with_a_document_from_before(topic: str, stamped:
 
 
 def test_a_natural_id_goes_by_its_own_rule_again() -> None:
-    """A signal that was stored under 002's order is adopted by 001's, where the setting is changed back."""
+    """A signal stored in the order by event time is adopted by `updatedAt`, where the setting is changed back."""
     pond = Pond(None, **SETTINGS)
     what = {"eventId": "e", "ts": timestamps.to_text(NOW), "updatedAt": timestamps.to_text(NOW + 9 * SECOND)}
     pond.send(delivery({**what, "state": "new"}, "m1", 10, attributes={"topic": "trade-signals"}))

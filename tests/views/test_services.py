@@ -10,7 +10,7 @@ from tests.views.support import Viewed, check_adopted, check_example, check_orde
 
 
 def test_every_field() -> None:
-    """Of 002's table, and nothing else."""
+    """Of the documented table, and nothing else."""
     check_example(SERVICE)
 
 

@@ -22,7 +22,7 @@ def hashed(pond: Viewed, **fields: Any) -> str:
 
 
 def test_every_field() -> None:
-    """Identity, decision, lifecycle and provenance, as 001 and 002 list them."""
+    """Identity, decision, lifecycle and provenance, all of them."""
     check_example(SIGNAL)
 
 

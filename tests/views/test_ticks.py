@@ -16,7 +16,7 @@ NOON = "2026-01-08T12:00:00Z"
 
 
 def test_every_field() -> None:
-    """001's latest tick and 002's history of it, both from one message."""
+    """The latest tick and the history of ticks, both from one message."""
     check_example(TICK)
 
 
@@ -97,7 +97,7 @@ def test_ticks_leave_no_receipts() -> None:
 
 
 def test_the_latest_tick_is_adopted_by_its_time() -> None:
-    """The history's adoption is 002's, in test_event_time_order.py."""
+    """The history is adopted by event time: test_event_time_order.py."""
     tick: dict[str, Any] = {"topic": "market-ticks", "symbol": "SPY"}
     check_adopted(
         {"price": 1, "lastTickAt": "2026-01-08T12:20:00Z", "source": {}},

@@ -1,4 +1,4 @@
-"""Somebody who reads the emulator directly, past the proxy and past our own store, and at once.
+"""Reads the emulator directly, past the proxy and past our own store, and at once.
 
 It blocks on purpose: while it looks, nothing else of this event loop can change what it sees.
 """

@@ -16,7 +16,7 @@ from millpond.stores.firestore.store import FirestoreStore
 from tests.common.firestore_proxy import BEFORE, COMMIT, DETAILS, READ, Fault, FirestoreProxy
 
 # (what a read becomes, what a commit becomes). A conflict is a value; its culprits are read, and there are none.
-# Unavailable where nobody can say whether it was applied, AccessDenied where only people can mend it.
+# Unavailable where it is unknown whether it was applied, AccessDenied where only an operator can mend it.
 MEANINGS: dict[StatusCode, tuple[type, type]] = {
     StatusCode.CANCELLED: (Unavailable, Unavailable),
     StatusCode.UNKNOWN: (Unavailable, Unavailable),
@@ -88,7 +88,7 @@ def test_no_status_is_forgotten() -> None:
 async def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
     firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that does not exist answers NOT_FOUND to both calls: that is no conflict, and pages somebody."""
+    """A database that does not exist answers NOT_FOUND to both calls: no conflict, and an operator must act."""
     async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
         await store.commit([Put(REF, None, {"n": 1})])
         for status, meaning in ((StatusCode.NOT_FOUND, AccessDenied), (StatusCode.UNAVAILABLE, Unavailable)):
@@ -98,7 +98,7 @@ async def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
 
 @pytest.mark.parametrize("kind", [DefaultCredentialsError, RefreshError])
 def test_errors_of_the_credentials_are_denied_access(kind: type[Exception]) -> None:
-    """They have no status: whoever has no token is nobody."""
+    """They have no status: a client without a token has no identity."""
     error = kind("no token")
     assert isinstance(error, CLIENT_ERRORS)
     translated = translate(error, "reading")

@@ -19,7 +19,7 @@ POISON = {"service": "api", "timestamp": "2026-01-08"}
 
 @pytest.mark.parametrize("topic_name", ["letters", "projects/{project}/topics/letters", "{subscription}.dlq"])
 def test_poison_is_published_whole_and_then_acknowledged(start: Start, broker: Broker, topic_name: str) -> None:
-    """The topic by id, by path, or named after the subscription; with everything 004 asks a letter to keep."""
+    """The topic by id, by path, or named after the subscription; with everything a letter must keep."""
     dead = broker.topic("acceptance.dlq" if "{sub" in topic_name else "letters")
     subscription = broker.subscription("watch", dead)
     server = start(DLQ_TOPIC=topic_name.replace("{project}", broker.project), POISON_POLICY="park")
@@ -50,7 +50,7 @@ def test_poison_is_published_whole_and_then_acknowledged(start: Start, broker: B
 
 
 def test_what_cannot_be_published_is_not_acknowledged(start: Start, broker: Broker) -> None:
-    """No such topic: 503, and both errors are in the line, so that whoever reads it knows both."""
+    """No such topic: 503, and both errors are in the line, so that its reader knows both."""
     server = start(DLQ_TOPIC="nowhere", DLQ_PUBLISH_DEADLINE_S="2")
     answer = server.push(push_body(POISON, message_id="p1"))
     assert (answer.status, answer.json["outcome"], answer.json["reason"]) == (503, "retry", "letter_not_stored")

@@ -13,7 +13,7 @@ from tests.common.waiting import eventually
 from tests.ingress.broker.support import ATTEMPTS, Broker
 
 T0, T1, T2 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z", "2026-01-08T12:00:02Z"
-# Fails until the file is there, as a view fails until somebody deploys a mended one.
+# Fails until the file is there, as a view fails until a mended one is deployed.
 SHAKY = """
 from pathlib import Path
 from millpond import Latest

@@ -61,7 +61,7 @@ class PullBroker(Broker):
         return ids
 
     def unacknowledged(self, subscription: str) -> set[str]:
-        """The ids of all messages that would come again. Whoever pulled must be gone; leases end here and now."""
+        """The ids of all messages that would come again. The puller must be gone; leases end here and now."""
         self.end_streams(subscription)
         rewind = self.end_leases(subscription)
         found: set[str] = set()
@@ -87,7 +87,7 @@ class PullBroker(Broker):
         return rewind
 
     def is_under_way(self, subscription: str) -> bool:
-        """Whether somebody else has everything the subscription holds."""
+        """Whether another client has everything the subscription holds."""
         received = self._pull(subscription)
         if received:
             ids = [one.ack_id for one in received]
@@ -103,7 +103,7 @@ class PullBroker(Broker):
         The emulator (0.8.20) does not notice when a client goes away: its stream stays, takes messages for ever,
         and loses them until their lease is over. A subscription that pushes for a moment has no streams.
         """
-        for endpoint in ("http://127.0.0.1:9/nobody", ""):
+        for endpoint in ("http://127.0.0.1:9/none", ""):
             push = PushConfig(push_endpoint=endpoint)
             self.subscriber.modify_push_config(subscription=subscription, push_config=push)
             time.sleep(STREAMS_S)

@@ -181,7 +181,7 @@ def test_a_subscription_that_is_not_there(pull: Pull, broker: PullBroker) -> Non
 
 
 def test_a_subscription_is_deleted(pull: Pull, broker: PullBroker) -> None:
-    """The process ends, once the other subscription's messages are settled: half a service helps nobody."""
+    """The process ends, once the other subscription's messages are settled: half a service is no service."""
     topic, other = broker.topic("doomed"), broker.topic("other")
     doomed = broker.subscription("doomed-pull", topic)
     subscription = broker.subscription("other-pull", other)

@@ -144,7 +144,7 @@ def test_the_library_waits_until_everything_is_answered() -> None:
 
 
 def test_a_full_room_is_waited_for(opened: Open) -> None:
-    """Nothing is given back, the order stays, and nobody asks again before something was settled."""
+    """Nothing is given back, the order stays, and the puller asks for no more before a message was settled."""
 
     async def check() -> Bench:
         bench = opened(room=2)

@@ -16,7 +16,7 @@ from tests.ingress.pull.support import Pull, PullBroker, Pulling
 T0, T1, T2 = "2026-01-08T12:00:00Z", "2026-01-08T12:00:01Z", "2026-01-08T12:00:02Z"
 # The shortest there is.
 DEADLINE_S = 10
-# Refuses noise, and fails until the file is there, as a view fails until somebody deploys a mended one.
+# Refuses noise, and fails until the file is there, as a view fails until a mended one is deployed.
 PARCELS = """
 from pathlib import Path
 from millpond import Latest
@@ -67,7 +67,7 @@ def test_what_is_settled_is_acknowledged(pull: Pull, broker: PullBroker) -> None
             parcel(T1, eventId="e1"),
             parcel(T0),
             parcel(T2, noise=True),
-            {"nobody": "wants this"},
+            {"no view": "wants this"},
             b"\xff not JSON",
         )
     ]
@@ -129,7 +129,7 @@ def test_nothing_of_a_message_is_lost_on_the_way(pull: Pull, broker: PullBroker)
     assert raw["reason"] == "invalid_json"
     large = settled(pulling, broker, topic, {"topic": "market-ticks", "symbol": "L", "ts": T0, "note": "x" * 10**6})
     assert large["outcome"] == "applied"
-    (ordered,) = broker.publish_all(topic, [{"nobody": "wants this"}], keys=["a key"])
+    (ordered,) = broker.publish_all(topic, [{"no view": "wants this"}], keys=["a key"])
     eventually(lambda: pulling.logged(ordered))
     letters = {letter["messageId"]: letter for letter in map(opened(pulling), pulling.letters())}
     assert letters[empty["messageId"]]["attributes"] == '{"only":"an attribute"}'
@@ -149,7 +149,7 @@ def test_poison_is_left_to_a_dead_letter_policy(pull: Pull, broker: PullBroker) 
     subscription = broker.subscription("poisoned-pull", topic, dead_letter_policy=policy)
     grave = broker.subscription("poisoned-grave", dead)
     pulling = pull("poisoned-pull")
-    message_id = broker.publish(topic, {"nobody": "wants this"})
+    message_id = broker.publish(topic, {"no view": "wants this"})
     fine = broker.publish(topic, {"service": "api", "timestamp": T0})
     lines = eventually(lambda: len(found := pulling.logged(message_id)) == ATTEMPTS and found)
     assert [line["deliveryAttempt"] for line in lines] == list(range(1, ATTEMPTS + 1))
