@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from millpond.core.errors import Overloaded
 from millpond.core.model import Delivery, Outcome, Result
 
@@ -19,7 +21,7 @@ class Settlement(NamedTuple):
     retryable: bool
 
 
-class Answered(NamedTuple):
+class Answered(msgspec.Struct, frozen=True):
     """A message, or a request that held none, and how it was answered."""
 
     # None if nothing identifiable arrived.

@@ -7,7 +7,7 @@ raised, so that the engine handles faults in one place.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -90,7 +90,7 @@ class Item(msgspec.Struct, frozen=True):
         return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
 
 
-class Needs(NamedTuple):
+class Needs(msgspec.Struct, frozen=True):
     """The documents that the plan of an item uses."""
 
     # Must be read, or be in the cache, before planning.

@@ -8,12 +8,11 @@ from millpond.core.model import Outcome, Result
 
 def severity_of(result: Result) -> str:
     error = result.error
-    if isinstance(error, WriteRefused) or (isinstance(error, AccessDenied) and result.buried):
-        return "ALERT"
-    if isinstance(error, AccessDenied):
-        return "CRITICAL"
-    if isinstance(error, PushRefused | MalformedEnvelope):
-        return error.severity
-    if result.outcome is Outcome.POISON or result.outcome is Outcome.RETRY:
-        return "ERROR"
-    return "INFO"
+    if error is not None:
+        if isinstance(error, WriteRefused) or (isinstance(error, AccessDenied) and result.buried):
+            return "ALERT"
+        if isinstance(error, AccessDenied):
+            return "CRITICAL"
+        if isinstance(error, PushRefused | MalformedEnvelope):
+            return error.severity
+    return "ERROR" if result.outcome is Outcome.POISON or result.outcome is Outcome.RETRY else "INFO"

@@ -22,6 +22,8 @@ class Outcomes:
         self._on_error = on_error
         self._subscribers: tuple[Subscriber, ...] = ()
         self._waiting: list[Answered] = []
+        # When the first of them was answered.
+        self._at = 0
 
     @property
     def subscribers(self) -> tuple[Subscriber, ...]:
@@ -44,9 +46,11 @@ class Outcomes:
         counts: bool = True,
     ) -> None:
         """Publish an answered message. `counts` is False for a replay, and for a request without a message."""
-        self._waiting.append(Answered(delivery, result, settlement, latency_s, self._wall_clock(), counts))
-        if len(self._waiting) == 1:
+        if not self._waiting:
+            # One time for all of this event-loop iteration: they are answered within a millisecond.
+            self._at = self._wall_clock()
             asyncio.get_running_loop().call_soon(self.flush)
+        self._waiting.append(Answered(delivery, result, settlement, latency_s, self._at, counts))
 
     def flush(self) -> None:
         """Call the subscribers with everything published so far."""
