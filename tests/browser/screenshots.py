@@ -118,5 +118,8 @@ def test_pictures(lively: Server, look: Open) -> None:
     page.locator(".selection-bar").get_by_role("button", name="Replay…").click()
     page.locator("dialog").get_by_role("button", name="Replay").click()
     expect(page.locator("section.work h2")).to_contain_text("Replayed")
+    # The groups are counted again a moment later.
+    unroutable = page.locator(".letter-groups tr").filter(has_text="unroutable_payload")
+    expect(unroutable.locator("td.number").nth(1)).to_have_text("24")
     page.screenshot(path=folder / "dashboard-letters.png")
     traffic.stop()

@@ -33,7 +33,7 @@ class Level(Strict, frozen=True):
     @property
     def bound(self) -> float:
         bound = self.above if self.at_least is None else self.at_least
-        assert bound is not None  # noqa: S101 - `_check` lets no level pass without one
+        assert bound is not None  # noqa: S101 - `_fault` lets no level pass without one
         return bound
 
     @property
