@@ -115,6 +115,9 @@ def _schema_version(event: Event) -> Any:
     for fields in (event.payload, event.envelope):
         for name in ("schemaVersion", "schema_version"):
             value = fields.get(name)
+            # Few producers send one, and this is called for every message.
+            if value is None:
+                continue
             if isinstance(value, str) and not is_blank(value):
                 return value[:64]
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -66,8 +66,9 @@ class Metrics:
 
     def on_outcome(self, answered: Answered) -> None:
         """Called with every outcome."""
-        if answered.settlement.http_status:
-            self.push_responses[answered.settlement.http_status] += 1
+        status = answered.settlement.http_status
+        if status:
+            self.push_responses[status] += 1
         if answered.counts:
             self.count_message(answered.result, answered.latency_s)
 
