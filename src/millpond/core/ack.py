@@ -46,10 +46,8 @@ _PULLED = Settlement(0, ACK, retryable=False)
 
 def settle_push(result: Result) -> Settlement:
     """For push: Pub/Sub takes 200 as an acknowledgement, and redelivers after every other status."""
-    if result.error is None:
-        return _DONE
     if result.settled:
-        return Settlement(ACKNOWLEDGED, None, retryable=False)
+        return _DONE
     if result.outcome is Outcome.POISON:
         return Settlement(400, None, retryable=False)
     status = 429 if isinstance(result.error, Overloaded) and result.reason == Overloaded.reason else 503
@@ -60,9 +58,7 @@ def settle_pull(result: Result) -> Settlement:
     """For pull: settled messages are acknowledged. Pub/Sub redelivers the others, or dead-letters them."""
     if not result.settled:
         return Settlement(0, NACK, retryable=result.outcome is Outcome.RETRY)
-    if result.error is None:
-        return _PULLED
-    return Settlement(0, ACK, retryable=False)
+    return _PULLED
 
 
 def settle_replay(result: Result) -> Settlement:

@@ -15,7 +15,7 @@ from google.cloud.pubsub_v1.subscriber.exceptions import (  # type: ignore[impor
     AcknowledgeStatus,
 )
 
-from millpond.core.ack import Settlement, settle_pull
+from millpond.core.ack import Settlement, settle_pull, settle_push
 from millpond.core.errors import AccessDenied, InvalidEvent, Unavailable, WriteRefused
 from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.severity import severity_of
@@ -99,6 +99,7 @@ def test_every_field_of_a_message_becomes_one_of_the_delivery() -> None:
 def test_what_may_be_forgotten_is_acknowledged(result: Result, expected: Settlement, severity: str) -> None:
     """Nothing else is, whatever it is called."""
     assert settle_pull(result) == expected
+    assert (settle_push(result).http_status == 200) == (expected.ack_action == "ack")
     assert severity_of(result) == severity
 
 
