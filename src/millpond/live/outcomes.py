@@ -47,7 +47,7 @@ class Outcomes:
     ) -> None:
         """Publish an answered message. `counts` is False for a replay, and for a request without a message."""
         if not self._waiting:
-            # One time for all of this event-loop iteration: they are answered within a millisecond.
+            # One reading of the clock for all messages of this event-loop iteration.
             self._at = self._wall_clock()
             asyncio.get_running_loop().call_soon(self.flush)
         self._waiting.append(Answered(delivery, result, settlement, latency_s, self._at, counts))
