@@ -196,11 +196,11 @@ class Rig(Generic[S]):
 
 
 class Bench(Rig[FaultyStore]):
-    """A rig on a store with faults, which gives up after a second."""
+    """A rig on a store with faults. Its messages have time enough for a machine that stalls for seconds."""
 
     def __init__(self, store: FaultyStore, **environment: str) -> None:
         super().__init__(
-            store, **{"FIRESTORE_RETRY_MAX_TOTAL_S": "1", "CONSUMER_QUEUE_SIZE": "1000", **environment}
+            store, **{"FIRESTORE_RETRY_MAX_TOTAL_S": "30", "CONSUMER_QUEUE_SIZE": "1000", **environment}
         )
 
 
