@@ -31,6 +31,7 @@ from millpond.core.errors import (
     Unreachable,
 )
 from millpond.core.model import Delivery, Ref, Result
+from millpond.core.view import View
 from millpond.dead_letters.describe import replay_answer
 from millpond.dead_letters.filter import LetterFilter, ReplayState, only
 from millpond.http_client import Address, Client, Reply
@@ -256,8 +257,7 @@ class LocalBackend:
     async def rebuild(self, view: str) -> AsyncIterator[ViewRebuild]:
         opening = self._service.rebuild(view)
         if opening is None:
-            names = ", ".join(sorted(known.name for known in self._service.views))
-            raise exit_codes.NegativeAnswer(f"there is no view {view}: loaded are {names} (--views names your own)")
+            raise no_such_view(view, self._service.views)
         async with opening as rebuild:
             yield _LocalRebuild(rebuild)
 
@@ -277,6 +277,11 @@ class _LocalRebuild:
     def _state(self, phase: Phase, written: int | None) -> Answer:
         view, entries = self._rebuild.view.name, self._rebuild.entries
         return {"view": view, "phase": phase, "entries": entries, "report": self._report, "written": written}
+
+
+def no_such_view(name: str | None, views: Sequence[View]) -> exit_codes.NegativeAnswer:
+    names = ", ".join(sorted(view.name for view in views))
+    return exit_codes.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
 
 
 def _fine(reply: Reply) -> Answer:

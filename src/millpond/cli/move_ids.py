@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from millpond.cli import exit_codes
-from millpond.cli.backend import Answer, open_backend
+from millpond.cli.backend import Answer, no_such_view, open_backend
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
 from millpond.cli.output import Column, print_json, print_line, print_note, print_table, progress
@@ -82,8 +82,7 @@ def move_ids(ctx: click.Context, view_name: str | None, *, dry_run: bool, yes: b
 def _chosen(views: Sequence[View], name: str | None) -> list[View]:
     chosen = [view for view in views if name in {None, view.name}]
     if not chosen:
-        names = ", ".join(sorted(view.name for view in views))
-        raise exit_codes.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
+        raise no_such_view(name, views)
     return chosen
 
 
