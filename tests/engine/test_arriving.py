@@ -26,6 +26,11 @@ async def in_turns(bench: Bench, messages: list[Delivery]) -> list[Result]:
     return list(await asyncio.gather(*futures))
 
 
+def never_in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn of the event loop may take as long as a busy machine makes it, and ends no gathering."""
+    monkeypatch.setattr("millpond.engine.queue.GATHER_S", 60.0)
+
+
 def break_routing(bench: Bench, message_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug of ours that one message meets."""
     right = bench.engine.router.route
@@ -38,16 +43,18 @@ def break_routing(bench: Bench, message_id: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(bench.engine.router, "route", wrong)
 
 
-async def test_what_comes_in_turns_of_the_loop_shares_a_commit() -> None:
+async def test_what_comes_in_turns_of_the_loop_shares_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as each turn brings more, they are waited for: a commit costs as much for one as for many."""
+    never_in_a_hurry(monkeypatch)
     bench = Bench(FaultyStore(in_flight_max=1))
     results = await in_turns(bench, [service(f"m{n}", n, "ok", n) for n in range(20)])
     assert {result.outcome for result in results} == {Outcome.APPLIED}
     assert len(bench.store.commits) == 1
 
 
-async def test_nobody_waits_for_more_than_a_batch_holds() -> None:
+async def test_nobody_waits_for_more_than_a_batch_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that keep coming do not keep the first ones from being committed."""
+    never_in_a_hurry(monkeypatch)
     bench = Bench(FaultyStore(in_flight_max=1))
     bench.limit(batch_count_max=5)
     begun = []
