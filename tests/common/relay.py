@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 from tests.common.process import free_port
@@ -21,6 +22,8 @@ class Relay:
         self._sockets: list[socket.socket] = []
         self._swallowed: set[socket.socket] = set()
         self.address = f"127.0.0.1:{self._port}"
+        # How long it takes until a new connection carries its first byte.
+        self.connect_s = 0.0
         self.mend()
 
     def mend(self) -> None:
@@ -45,8 +48,10 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = listener.accept()
+                self._sockets.append(near)
+                time.sleep(self.connect_s)
                 far = socket.create_connection(self._upstream)
-                self._sockets += [near, far]
+                self._sockets.append(far)
                 for source, target in ((near, far), (far, near)):
                     threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
 

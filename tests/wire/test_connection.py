@@ -34,12 +34,14 @@ async def until_read(store: FirestoreStore, limit_s: float) -> float:
 
 
 @asynccontextmanager
-async def store_behind_relay(emulator: str, project: str) -> AsyncIterator[tuple[FirestoreStore, Relay]]:
+async def store_behind_relay(
+    emulator: str, project: str, deadline_s: float = CALL_S
+) -> AsyncIterator[tuple[FirestoreStore, Relay]]:
     """A store whose network is cut."""
     with relayed(emulator) as relay, pytest.MonkeyPatch.context() as patched:
         relay.cut()
         patched.setenv("FIRESTORE_EMULATOR_HOST", relay.address)
-        store = FirestoreStore(project=project, deadline_s=CALL_S)
+        store = FirestoreStore(project=project, deadline_s=deadline_s)
         try:
             yield store, relay
         finally:
@@ -61,3 +63,12 @@ async def test_a_connection_that_died_without_a_word_is_given_up(firestore_emula
         assert await until_read(store, 20) < 20
         relay.swallow()
         assert await until_read(store, 2 * FOUND_AGAIN_S) < FOUND_AGAIN_S
+
+
+async def test_a_connection_may_take_as_long_as_a_call(firestore_emulator: str, project: str) -> None:
+    """A handshake on a busy instance, or with a distant region, takes a second: the first call waits for it."""
+    async with store_behind_relay(firestore_emulator, project, deadline_s=10.0) as (store, relay):
+        relay.mend()
+        relay.connect_s = 1.0
+        (found,) = await store.read([_REF])
+        assert found.version is None

@@ -30,7 +30,6 @@ _CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     # By default gRPC waits up to two minutes before it reconnects.
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
@@ -50,11 +49,13 @@ class Connection:
     def client(self) -> FirestoreAsyncClient:
         """The client. It is made on first use, because it is bound to the event loop."""
         if self._client is None:
+            # Not a backoff, but the time gRPC gives a new connection, handshakes included: as long as a call has.
+            options = (*_CHANNEL_OPTIONS, ("grpc.min_reconnect_backoff_ms", round(self._deadline_s * 1_000)))
             if self.emulator:
-                channel = grpc.aio.insecure_channel(self.emulator, options=_CHANNEL_OPTIONS)
+                channel = grpc.aio.insecure_channel(self.emulator, options=options)
             else:
                 channel = FirestoreGrpcAsyncIOTransport.create_channel(
-                    credentials=self._credentials, options=_CHANNEL_OPTIONS
+                    credentials=self._credentials, options=options
                 )
             self._client = FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=channel))
         return self._client
