@@ -33,7 +33,7 @@ async def bury_many(path: Path) -> None:
         for number in range(start, start + _BATCH):
             item = router.route(delivery({"order": number}, f"message-{number:05d}"))
             assert item.fault is not None
-            letter = await letters.write_letter(item, item.fault)
+            letter = await letters.write_letter(item)
             assert letter.ref is not None
             assert letter.document is not None
             writes.append(Put(letter.ref, None, letter.document))

@@ -8,9 +8,10 @@ from typing import Any
 
 from millpond import Event, Tally
 from millpond import settings as settings_module
+from millpond.core.item import Item
 from millpond.core.model import Delivery, Document, Put, Ref, Result, Snapshot
 from millpond.core.plan import needs_of, plan
-from millpond.core.route import Item, Router
+from millpond.core.route import Router
 from millpond.core.view import View
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views

@@ -17,9 +17,10 @@ import msgspec
 
 from millpond import settings as settings_module
 from millpond.core import timestamps
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Committed, Delete, Delivery, Document, Put, Ref, Result, Snapshot, Write
 from millpond.core.ports import DeadLetterSink, StoreWithCatalog
-from millpond.core.route import DeadLetter, Fault, Item, Router
+from millpond.core.route import Router
 from millpond.core.view import View
 from millpond.engine.engine import Engine
 from millpond.ingress.push import Headers, PushEndpoint
@@ -39,7 +40,7 @@ _QUICK = {
 }
 
 
-WriteLetter = Callable[[Item, Fault], Awaitable[DeadLetter]]
+WriteLetter = Callable[[Item], Awaitable[DeadLetter]]
 
 
 class Sink:
@@ -48,8 +49,8 @@ class Sink:
     def __init__(self, write_letter: WriteLetter) -> None:
         self._write_letter = write_letter
 
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-        return await self._write_letter(item, fault)
+    async def write_letter(self, item: Item) -> DeadLetter:
+        return await self._write_letter(item)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from millpond import settings as settings_module
 from millpond.core.collections import RECEIPTS
+from millpond.core.item import Item
 from millpond.core.model import Committed, Delete, Delivery, Document, LogEntry, Ref, Result, Snapshot
 from millpond.core.plan import Plan, needs_of, plan
 from millpond.core.receipts import Receipts
-from millpond.core.route import Item, Router
+from millpond.core.route import Router
 from millpond.core.view import Tally
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views

@@ -104,13 +104,14 @@ _TALLIED_TOPICS = {"parcels", "orders"}
 
 def fold(history: Iterable[Delivery]) -> dict[str, Standing]:
     """Every document there must be, by path."""
-    messages = [message for message in map(_read, history) if not _too_old_to_count(message)]
+    messages = [_read(delivery) for delivery in history]
     documents: dict[str, Standing] = {}
     for latest in _LATEST:
         documents |= _fold_latest(latest, [m for m in messages if m.topic == latest.topic])
     for merge in _MERGES:
         documents |= _fold_merge(merge, [m for m in messages if m.topic == merge.topic])
-    return documents | _fold_tallies(messages)
+    # A tally that cannot count an event takes no other view of it along.
+    return documents | _fold_tallies([message for message in messages if not _too_old_to_count(message)])
 
 
 def picture(document: Document, expected: Standing) -> Standing:

@@ -298,7 +298,7 @@ class Broken(Tally):
 
 
 def test_a_failing_fold_is_retried_alone() -> None:
-    """Its neighbours in the batch are applied, its own other view is not, and nothing it touched leaks out."""
+    """Its neighbours in the batch and its own other view are applied, and nothing it touched leaks out."""
     pond = Pond([Orders(), Broken()])
     good = delivery({"service": "api", "timestamp": at(1)}, "g", 1)
     pond.router = Pond([Orders(), Broken(), *Pond().router.views]).router
@@ -306,7 +306,11 @@ def test_a_failing_fold_is_retried_alone() -> None:
     assert [result.outcome for result in results] == [Outcome.RETRY, Outcome.APPLIED]
     assert isinstance(results[0].error, ViewError)
     assert "10" not in str(results[0].error), "an error's text is logged, so it must not quote the payload"
-    assert list(pond.state()) == ["ops_services/dev__api"]
+    assert [(view.view, view.outcome) for view in results[0].views] == [
+        ("sales", Outcome.APPLIED),
+        ("broken", Outcome.RETRY),
+    ]
+    assert list(pond.state()) == ["ops_services/dev__api", "sales/d1"]
 
 
 def test_a_tally_refuses_what_its_receipts_no_longer_cover() -> None:

@@ -107,7 +107,7 @@ async def test_the_state_after_a_replay(outcome: Outcome) -> None:
     letters, ref = bench.service.letters, Ref("dead_letters", "s__m1")
 
     async def state_after(led_to: Outcome) -> ReplayState:
-        async def send(_: Any) -> Result:
+        async def send(_: Any, __: Any) -> Result:
             return Result(led_to, str(led_to), buried=led_to is Outcome.POISON)
 
         await letters.replay(ref, send)

@@ -16,9 +16,9 @@ import pytest
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS
 from millpond.core.errors import Unavailable
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Committed, Conflict, Delete, Delivery, LogEntry, Outcome, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.store import PARTS_OUTLIVE_US, StoredLetters
 from tests.common.faulty_store import StoreAround
 from tests.common.pond import NOW
@@ -64,8 +64,8 @@ class Slow:
         self._letters = letters
         self.meanwhile: Meanwhile | None = None
 
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
-        letter = await self._letters.write_letter(item, fault)
+    async def write_letter(self, item: Item) -> DeadLetter:
+        letter = await self._letters.write_letter(item)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from millpond.core.errors import InvalidEvent, Unavailable
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Committed, Delivery, Ref, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.receipts import Receipts
-from millpond.core.route import DeadLetter, Item
 from millpond.dead_letters.store import StoredLetters
 from millpond.stores.memory import MemoryStore
 from tests.common.faulty_store import FaultyStore
@@ -37,7 +37,7 @@ def letters_in(store: StoreWithCatalog) -> StoredLetters:
 
 async def dig(letters: StoredLetters, attempt: int) -> DeadLetter:
     delivery = msgspec.structs.replace(BIG, attempt=attempt)
-    return await letters.write_letter(Item(delivery, "t", NOW, fault=FAULT), FAULT)
+    return await letters.write_letter(Item(delivery, "t", NOW, faults=(FAULT,)))
 
 
 async def everything(store: StoreWithCatalog) -> list[Snapshot]:
@@ -46,7 +46,7 @@ async def everything(store: StoreWithCatalog) -> list[Snapshot]:
 
 async def bury(store: StoreWithCatalog, letter: DeadLetter) -> None:
     """As the engine does it: planned on what the store holds."""
-    item = Item(BIG, "t", NOW, fault=FAULT, letter=letter)
+    item = Item(BIG, "t", NOW, faults=(FAULT,), letter=letter)
     snapshots = {found.ref: found for found in await store.read(needs_of(item).all)}
     planned = plan([item], snapshots, NOW, Receipts())
     assert planned.results[0].buried

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millpond.core.errors import InvalidEvent, ViewError
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery
-from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.describe import ERROR_CHARS_MAX, bounded_error
 from millpond.dead_letters.pubsub import MESSAGE_BYTES_MAX, PublishedLetters
 from tests.common.pond import NOW
@@ -16,9 +16,9 @@ FAULT = InvalidEvent("ts is missing")
 ATTRIBUTES = {f"name-{number:02d}": "x" * 1_000 for number in range(80)}
 
 
-async def write_elsewhere(_: Item, fault: Fault) -> DeadLetter:
+async def write_elsewhere(item: Item) -> DeadLetter:
     """Where a letter goes that cannot be published."""
-    return DeadLetter(None, None, f"elsewhere: {fault.reason}")
+    return DeadLetter(None, None, f"elsewhere: {item.faults[0].reason}")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ async def test_what_pubsub_would_refuse_is_not_published(
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
     letters = PublishedLetters(topic="dlq", project="p", deadline_s=0.2, otherwise=Sink(write_elsewhere))
     sent = Delivery(message_id="1", publish_time=NOW, data=b"x" * data_bytes, attributes=attributes)
-    written = await letters.write_letter(Item(sent, "t", NOW, fault=FAULT), FAULT)
+    written = await letters.write_letter(Item(sent, "t", NOW, faults=(FAULT,)))
     await letters.close()
     assert written.reason == f"elsewhere: {FAULT.reason}"
 

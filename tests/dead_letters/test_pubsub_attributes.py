@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.core.errors import InvalidEvent
+from millpond.core.item import Item
 from millpond.core.model import Delivery
-from millpond.core.route import Item
 from millpond.dead_letters.pubsub_attributes import NATIVE_PREFIX, PREFIX, describe, restore
 from tests.common.pond import NOW
 

@@ -47,7 +47,7 @@ async def test_a_replay_that_was_not_settled_is_not_noted() -> None:
     await bench.send(delivery({"nothing": 1}, "m1"))
     before = await bench.document("dead_letters/s__m1")
 
-    async def away(_: Delivery) -> Result:
+    async def away(_: Delivery, __: object) -> Result:
         return Result(Outcome.RETRY, "store_unavailable", error=Unavailable("away"))
 
     result = await bench.service.letters.replay(Ref("dead_letters", "s__m1"), away)

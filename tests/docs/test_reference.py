@@ -10,8 +10,8 @@ from typing import cast
 import msgspec
 
 from millpond.core.errors import UnroutableEvent
+from millpond.core.item import Item
 from millpond.core.model import Delivery
-from millpond.core.route import Item
 from millpond.dead_letters.store import StoredLetters
 from millpond.flow.service import Flow
 from millpond.http.api.artifacts import Artifacts
@@ -67,9 +67,9 @@ def test_every_field_of_a_log_line_is_listed() -> None:
 
 def test_every_field_of_a_letter_is_listed() -> None:
     """A reader of letters finds each of them in the table."""
-    item = Item(Delivery(message_id="1", publish_time=0, data=b""), "", 0)
+    item = Item(Delivery(message_id="1", publish_time=0, data=b""), "", 0, faults=(UnroutableEvent("none"),))
     letters = StoredLetters(MemoryStore(), keep=1, wall_clock=lambda: 0)
-    letter = asyncio.run(letters.write_letter(item, UnroutableEvent("none")))
+    letter = asyncio.run(letters.write_letter(item))
     assert set(letter.document or ()) - listed(page("letters.md")) == set()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from millpond.core.errors import Overloaded
+from millpond.core.item import Item
 from millpond.core.model import Delivery, Outcome, Result
-from millpond.core.route import Item
 from millpond.engine.queue import GATHER_S
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery, service
@@ -35,7 +35,7 @@ def break_routing(bench: Bench, message_id: str, monkeypatch: pytest.MonkeyPatch
     """A bug of ours that one message meets."""
     right = bench.engine.router.route
 
-    def wrong(message: Delivery, arrived_at: int, **more: bool) -> Item:
+    def wrong(message: Delivery, arrived_at: int, **more: Any) -> Item:
         if message.message_id == message_id:
             raise RuntimeError("a bug")
         return right(message, arrived_at, **more)

@@ -8,8 +8,8 @@ import pytest
 
 from millpond.core.ack import settle_push
 from millpond.core.errors import AccessDenied, Unavailable
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Outcome, Ref
-from millpond.core.route import DeadLetter, Fault, Item
 from millpond.core.severity import severity_of
 from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty_store import FaultyStore
@@ -87,9 +87,9 @@ async def test_a_slow_letter_holds_up_no_message() -> None:
     letters = StoredLetters(bench.store, keep=10**15, wall_clock=lambda: bench.now)
     order_of_answers: list[str] = []
 
-    async def slowly(item: Item, fault: Fault) -> DeadLetter:
+    async def slowly(item: Item) -> DeadLetter:
         await asyncio.sleep(0.1)
-        return await letters.write_letter(item, fault)
+        return await letters.write_letter(item)
 
     bench.bury_with(slowly)
 
@@ -116,11 +116,11 @@ async def test_denied_access_with_letters_elsewhere_is_buried_at_once(monkeypatc
     bench = publishing_bench(monkeypatch, ACCESS_DENIED="dlq")
     posted: list[str] = []
 
-    async def publish(item: Item, fault: Fault) -> DeadLetter:
+    async def publish(item: Item) -> DeadLetter:
         if item.delivery.message_id == "m2":
             raise Unavailable("the topic is gone")
         posted.append(item.delivery.message_id)
-        return DeadLetter(None, None, fault.reason)
+        return DeadLetter(None, None, item.faults[0].reason)
 
     bench.bury_with(publish)
     bench.store.before.extend([AccessDenied("no", code="PERMISSION_DENIED")] * 5)
@@ -150,9 +150,9 @@ async def test_a_published_letter_is_durable_whatever_the_store_says(monkeypatch
     bench = publishing_bench(monkeypatch, FIRESTORE_RETRY_MAX_TOTAL_S="0.1")
     posted: list[str] = []
 
-    async def publish(item: Item, fault: Fault) -> DeadLetter:
+    async def publish(item: Item) -> DeadLetter:
         posted.append(item.delivery.message_id)
-        return DeadLetter(None, None, fault.reason)
+        return DeadLetter(None, None, item.faults[0].reason)
 
     bench.bury_with(publish)
     bench.store.before.extend([Unavailable("away")] * 100)

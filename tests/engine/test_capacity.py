@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from millpond.core.errors import Overloaded
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Outcome
-from millpond.core.route import DeadLetter, Fault, Item
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
 from tests.common.rig import Bench
@@ -48,9 +48,9 @@ async def test_the_room_is_bounded_by_bytes_too() -> None:
 async def test_letters_that_are_being_made_take_room() -> None:
     """A topic for letters that hangs must not let poison pile up without end."""
 
-    async def slowly(item: Item, fault: Fault) -> DeadLetter:
+    async def slowly(item: Item) -> DeadLetter:
         await asyncio.sleep(0.2)
-        return DeadLetter(None, None, f"{fault.reason} of {item.delivery.message_id}")
+        return DeadLetter(None, None, f"{item.faults[0].reason} of {item.delivery.message_id}")
 
     bench = Bench(FaultyStore(), CONSUMER_QUEUE_SIZE="2")
     bench.bury_with(slowly)

@@ -10,8 +10,8 @@ import pytest
 
 from millpond.core.ack import settle_push
 from millpond.core.errors import Overloaded, Unavailable
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Outcome, Result
-from millpond.core.route import DeadLetter, Fault, Item
 from millpond.engine import admission as line
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery, service
@@ -171,9 +171,9 @@ async def test_room_made_by_a_letter_is_taken() -> None:
 async def test_room_made_by_a_letter_that_failed_is_taken() -> None:
     """The store is away for letters only: the poison is answered, and no message in the line waits for a timer."""
 
-    async def away(item: Item, fault: Fault) -> DeadLetter:
+    async def away(item: Item) -> DeadLetter:
         await asyncio.sleep(0.02)
-        raise Unavailable(f"no letter of {item.delivery.message_id}: {fault}")
+        raise Unavailable(f"no letter of {item.delivery.message_id}: {item.fault}")
 
     crowd = Crowd(queue_size=1, POISON_POLICY="park", FIRESTORE_RETRY_MAX_ATTEMPTS="1")
     crowd.open()

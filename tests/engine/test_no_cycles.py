@@ -27,6 +27,7 @@ from starlette.requests import Request
 from millpond import Event, Latest, Tally
 from millpond.concurrency import in_thread, run_all
 from millpond.core.errors import Unavailable, ViewError, WriteRefused, as_value
+from millpond.core.item import Item
 from millpond.core.model import (
     Committed,
     Conflict,
@@ -39,7 +40,6 @@ from millpond.core.model import (
     Snapshot,
     Write,
 )
-from millpond.core.route import Item
 from millpond.http.app import build_table
 from millpond.ingress import dead_letter_subscription as replaying
 from millpond.stores.sqlite.store import SqliteStore
@@ -339,7 +339,7 @@ def test_a_dead_letter_subscription_that_cannot_be_replayed_leaves_nothing(
     client = Subscriber()
     monkeypatch.setattr(replaying, "open_subscriber", lambda: client)
 
-    async def send(delivery: Delivery) -> bool:
+    async def send(delivery: Delivery, _: object) -> bool:
         raise Unavailable(delivery.message_id)
 
     async def act() -> None:
@@ -371,7 +371,7 @@ def raised() -> ViewError:
         as_value,
         lambda fault: Result(Outcome.RETRY, "view_error", error=fault).error,
         lambda fault: msgspec.structs.replace(Result(Outcome.RETRY, "view_error"), error=fault).error,
-        lambda fault: Item(Delivery(message_id="1", publish_time=NOW, data=b""), "", NOW, fault=fault).fault,
+        lambda fault: Item(Delivery(message_id="1", publish_time=NOW, data=b""), "", NOW, faults=(fault,)).fault,
     ],
     ids=["by itself", "in a result", "in a result made from another", "on an item"],
 )

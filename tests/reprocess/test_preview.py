@@ -52,7 +52,7 @@ async def previewed(works: Works, letters: list[str]) -> tuple[list[Any], dict[s
 async def replayed(works: Works, letters: list[str]) -> list[Any]:
     results = []
     for letter_id in letters:
-        send = lambda found: works.engine.handle(found, replay=True)  # noqa: E731 - read in one glance
+        send = lambda found, views: works.engine.handle(found, replay=True, only=views)  # noqa: E731 - read in one glance
         results.append(await works.letters.replay(Ref(LETTERS, letter_id), send))
     return [str(result.outcome) for result in results if result is not None]
 

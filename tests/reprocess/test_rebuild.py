@@ -11,7 +11,7 @@ import pytest
 
 from millpond import Event, Merge
 from millpond.core.model import Committed, Conflict, Delivery, Document, LogEntry, Outcome, Write
-from millpond.reprocess.report import NO_EVENT, NOT_IN_LOG
+from millpond.reprocess.report import NO_EVENT, NOT_IN_LOG, NOT_OURS
 from millpond.stores.memory import MemoryStore
 from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import NOW, at
@@ -131,7 +131,7 @@ async def test_what_the_log_did_not_decide_is_never_lowered_nor_removed() -> Non
         rebuild = await later.rebuild("doors")
         report = await rebuild.fold()
         assert [found.doc for found in report.listed] == ["doors/another"]
-        assert dict(report.uncheckable) == {NOT_IN_LOG: 2}
+        assert dict(report.uncheckable) == {NOT_IN_LOG: 1, NOT_OURS: 1}
         await rebuild.swap()
         assert (await later.document("doors/d") or {})["state"] == "open"
         assert await later.document("doors/by-hand") == {"state": "unknown"}

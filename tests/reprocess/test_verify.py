@@ -257,7 +257,7 @@ async def test_a_replayed_letter_counts_once_it_was_replayed() -> None:
     async with Works([LenientDoors()], works.store) as later:
         assert_fine(await later.verify(), documents=0)
         letter = (await works.store.list_documents("dead_letters", 10, None))[0].ref
-        await later.letters.replay(letter, lambda found: later.engine.handle(found, replay=True))
+        await later.letters.replay(letter, lambda found, views: later.engine.handle(found, replay=True, only=views))
         report = await later.verify()
         assert_fine(report, documents=1)
         assert report.entries == 1

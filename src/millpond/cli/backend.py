@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -64,8 +64,11 @@ class Backend(Protocol):
     async def replay(self, letter_id: str) -> Answer | None:
         """Replay a letter; None if there is no such letter."""
 
-    async def replay_delivery(self, delivery: Delivery) -> Answer:
-        """Replay a message of a dead-letter subscription. It is never buried: the caller keeps it if it fails."""
+    async def replay_delivery(self, delivery: Delivery, views: frozenset[str] | None) -> Answer:
+        """Replay a message of a dead-letter subscription, to these views or to all.
+
+        It is never buried: the caller keeps it if it fails.
+        """
 
     async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
         """Delete a letter; False if there is no such letter, or if it is in another state by now."""
@@ -126,8 +129,9 @@ class ServerBackend:
         reply = await self._ask("POST", f"/api/letters/{quote(letter_id, safe='')}/replay")
         return None if reply.status == 404 else {"id": letter_id, "outcome": "retry", **reply.answer}
 
-    async def replay_delivery(self, delivery: Delivery) -> Answer:
-        reply = await self._ask("POST", "/api/replay", encode_push(delivery))
+    async def replay_delivery(self, delivery: Delivery, views: frozenset[str] | None) -> Answer:
+        query = "" if views is None else "?" + urlencode([("view", name) for name in sorted(views)])
+        reply = await self._ask("POST", f"/api/replay{query}", encode_push(delivery))
         return {"id": delivery.message_id, "outcome": "retry", **reply.answer}
 
     async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
@@ -233,8 +237,8 @@ class LocalBackend:
             return {"id": letter_id, "outcome": "retry", "reason": "store_unavailable", "error": str(error)}
         return None if result is None else msgspec.to_builtins(replay_answer(letter_id, result))
 
-    async def replay_delivery(self, delivery: Delivery) -> Answer:
-        result = await _settled(lambda: self._service.replay_delivery(delivery))
+    async def replay_delivery(self, delivery: Delivery, views: frozenset[str] | None) -> Answer:
+        result = await _settled(lambda: self._service.replay_delivery(delivery, views))
         answer: Answer = msgspec.to_builtins(replay_answer(delivery.message_id, result))
         return answer
 

@@ -179,8 +179,8 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
     async with open_backend(settings) as backend:
         with progress("Replaying", limit) as advance:
 
-            async def send(delivery: Delivery) -> bool:
-                answer = await backend.replay_delivery(delivery)
+            async def send(delivery: Delivery, views: frozenset[str] | None) -> bool:
+                answer = await backend.replay_delivery(delivery, views)
                 answers.append(answer)
                 advance(1)
                 return answer["outcome"] in SETTLING_OUTCOMES

@@ -7,6 +7,7 @@
     │  ├─ UnroutableEvent       no view feeds on it
     │  └─ InvalidEvent          a view, or the decoder, refuses its content
     ├─ ViewError                a view's own bug: retry, and bury the message once it is old
+    ├─ UnownedDocument          another program wrote the document: bury, and overwrite nothing
     ├─ InvalidRun               a flow run that is not stored: 400
     │  └─ RunExists             because another has its id: 409
     ├─ StepFailed               a step of a flow run says that it failed: FAILED with its code
@@ -28,6 +29,7 @@ Each adapter translates foreign exceptions into this tree in one place. What is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -97,9 +99,22 @@ class ViewError(MillpondError):
 
     def __init__(self, view: str, cause: BaseException) -> None:
         super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
-        self.view = view
+        self.view: str | None = view
         # The cause's text, which may quote the payload: it goes into the letter, never into the log.
         self.detail = _text_of(cause)
+
+
+class UnownedDocument(MillpondError):
+    """A document exists, has no stamp, and its view does not adopt it: another program wrote it."""
+
+    reason = "unowned_document"
+
+    def __init__(self, view: str, path: str) -> None:
+        super().__init__(
+            f"{path} exists and was not written by Millpond, so the view {view} does not overwrite it: name the "
+            'field of its time (adopt = "updatedAt") or overwrite it (existing = "replace"), then replay the letter'
+        )
+        self.view = view
 
 
 class InvalidRun(MillpondError):
@@ -123,7 +138,12 @@ class StepFailed(MillpondError):
 
 
 class StoreError(MillpondError):
-    """The store did not do what was asked. `code` is the foreign status, for logs."""
+    """The store did not do what was asked. `code` is the foreign status, for logs.
+
+    `view` names the view whose write it was; None if it is not one view's.
+    """
+
+    view: str | None = None
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -146,6 +166,22 @@ class AccessDenied(StoreError):
 
 class WriteRefused(StoreError):
     reason = "write_refused"
+
+
+# Why a view, or the whole message, cannot be processed: it is invalid, the view failed, another program owns the
+# document, the write is impossible, or access was denied. `fault.view` is None if it concerns the whole message.
+Fault = Poison | ViewError | UnownedDocument | WriteRefused | AccessDenied
+# The order of gravity: the gravest fault of a message is the one that its answer and its letter begin with.
+_GRAVITY = (AccessDenied, WriteRefused, ViewError, UnownedDocument, Poison)
+
+
+def gravest(faults: Iterable[Fault]) -> Fault:
+    """Of one fault or more, the one to act on first."""
+    return min(faults, key=_gravity)
+
+
+def _gravity(fault: Fault) -> int:
+    return next(rank for rank, kind in enumerate(_GRAVITY) if isinstance(fault, kind))
 
 
 def kind_of(error: BaseException) -> str:

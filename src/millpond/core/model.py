@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millpond.core import timestamps
-from millpond.core.errors import InvalidEvent, as_value, json_type
+from millpond.core.errors import Fault, InvalidEvent, as_value, json_type
 
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
@@ -238,6 +238,8 @@ class Result(msgspec.Struct, frozen=True):
     topic: str = ""
     views: list[ViewResult] = []
     error: BaseException | None = None
+    # Why views refused the event, or failed on it. `error` is the gravest of them.
+    faults: Sequence[Fault] = ()
     receipt: str | None = None
     # The decoded event, for the log line; None if decoding failed.
     event: Event | None = None
@@ -247,6 +249,8 @@ class Result(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.error is not None:
             as_value(self.error)
+        for fault in self.faults:
+            as_value(fault)
 
     @property
     def settled(self) -> bool:

@@ -14,15 +14,14 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.document import same_value
-from millpond.core.errors import InvalidEvent, Poison, ViewError
+from millpond.core.errors import Fault, InvalidEvent, Poison, UnownedDocument, ViewError, WriteRefused, gravest
 from millpond.core.event_identity import content_mark
+from millpond.core.item import Item, Needs, Target, refused_views
 from millpond.core.model import (
     OUTCOME_RANK,
-    Delete,
     Document,
     LogEntry,
     Outcome,
-    Put,
     Ref,
     Result,
     Snapshot,
@@ -31,10 +30,10 @@ from millpond.core.model import (
 )
 from millpond.core.plan_burial import needs_of_letter, plan_burial
 from millpond.core.receipts import Receipts
-from millpond.core.route import Item, Needs, Target
 from millpond.core.stamp import decode_stamp
-from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key
+from millpond.core.stored_stamps import field_holders, merged_source, owned, stamp_and_key
 from millpond.core.view import Latest, Merge, Tally
+from millpond.core.working_set import WorkingSet
 
 # Fields that may differ between two copies of an event.
 _PROVENANCE = frozenset({"source", "ingestedAt", "expireAt"})
@@ -56,37 +55,6 @@ class Verdict(msgspec.Struct, frozen=True):
     winner: str | None = None
 
 
-class WorkingSet:
-    """Working copies of the documents of a batch, and the changes with the versions they are based on."""
-
-    __slots__ = ("_changed", "_removed", "_snapshots")
-
-    def __init__(self, snapshots: Mapping[Ref, Snapshot]) -> None:
-        self._snapshots = snapshots
-        self._changed: dict[Ref, tuple[Document, bool]] = {}
-        self._removed: list[Write] = []
-
-    def look(self, ref: Ref) -> Document | None:
-        changed = self._changed.get(ref)
-        return changed[0] if changed is not None else self._snapshots[ref].data
-
-    def put(self, ref: Ref, document: Document, *, checked: bool = False) -> None:
-        self._changed[ref] = (document, checked)
-
-    def holds(self, token: Snapshot) -> bool:
-        """Whether the document exists in this version."""
-        return token.version is not None and self._snapshots[token.ref].version == token.version
-
-    def remove(self, token: Snapshot) -> None:
-        assert token.version is not None  # noqa: S101 - `holds` was asked
-        self._removed.append(Delete(token.ref, token.version))
-
-    def writes(self) -> list[Write]:
-        snapshots = self._snapshots
-        puts = [Put(ref, snapshots[ref].version, *change) for ref, change in self._changed.items()]
-        return [*puts, *self._removed]
-
-
 def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, receipts: Receipts) -> Plan:
     """`snapshots` must hold every ref of every item."""
     working = WorkingSet(snapshots)
@@ -95,7 +63,8 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
     for item in items:
         result = _plan_item(item, working, now, receipts)
         results.append(result)
-        if result.error is None or result.settled:
+        # Every view that has an effect must be in the log with it: rebuild reads nothing else.
+        if result.error is None or result.settled or any(_has_effect(view) for view in result.views):
             log.append(_log_entry(item, result))
     return Plan(working.writes(), log, results)
 
@@ -114,6 +83,10 @@ def needs_of(item: Item) -> Needs:
     return Needs(read, assumed)
 
 
+def _has_effect(view: ViewResult) -> bool:
+    return view.wrote or view.outcome is Outcome.APPLIED or view.outcome is Outcome.STALE
+
+
 def _log_entry(item: Item, result: Result) -> LogEntry:
     return LogEntry(
         delivery=item.delivery,
@@ -128,21 +101,38 @@ def _log_entry(item: Item, result: Result) -> LogEntry:
 def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) -> Result:
     if item.letter is not None:
         return plan_burial(item, item.letter, working, now)
-    try:
-        verdicts = [_decide(item, target, working, now, receipts) for target in item.targets]
-    except Poison as fault:
-        return Result(Outcome.POISON, fault.reason, item.topic, error=fault, event=item.event)
-    except ViewError as fault:
-        return Result(Outcome.RETRY, fault.reason, item.topic, error=fault, event=item.event)
-    # Changes begin only after every view has accepted: an event that is poison in one view is applied in none.
-    views = []
-    for target, verdict in zip(item.targets, verdicts, strict=True):
+    views: list[ViewResult] = []
+    decided: list[tuple[Target, Verdict]] = []
+    faults: list[Fault] = []
+    for target in item.targets:
+        try:
+            verdict = _decide(item, target, working, now, receipts)
+        except (Poison, ViewError, UnownedDocument) as fault:
+            # It holds up no other view.
+            fault.view = target.view.name
+            faults.append(fault)
+            continue
+        decided.append((target, verdict))
         if verdict.document is not None:
             working.put(target.ref, verdict.document, checked=target.view.representable)
         views.append(_view_result(target, verdict))
-    receipt = receipts.record(item, verdicts, working, now)
-    top = views[0] if len(views) == 1 else min(views, key=lambda view: OUTCOME_RANK[view.outcome])
+    receipt = receipts.record(item, decided, working, now)
+    if faults or item.faults or item.committed or item.later:
+        return _in_parts(item, views, [*item.faults, *faults], receipt)
+    top = views[0] if len(views) == 1 else min(views, key=_rank)
     return Result(top.outcome, top.reason, item.topic, views, receipt=receipt, event=item.event)
+
+
+def _in_parts(item: Item, mine: Sequence[ViewResult], faults: Sequence[Fault], receipt: str | None) -> Result:
+    """The result of a message that not all of its views settle in one commit."""
+    later = [ViewResult(target.view.name, target.path, Outcome.RETRY, WriteRefused.reason) for target in item.later]
+    views = [*item.committed, *mine, *refused_views(faults), *later]
+    top, error = min(views, key=_rank), gravest(faults) if faults else None
+    return Result(top.outcome, top.reason, item.topic, views, error, faults, receipt, item.event)
+
+
+def _rank(view: ViewResult) -> int:
+    return OUTCOME_RANK[view.outcome]
 
 
 def _view_result(target: Target, verdict: Verdict) -> ViewResult:
@@ -162,8 +152,8 @@ def _decide(item: Item, target: Target, working: WorkingSet, now: int, receipts:
         return Verdict(Outcome.TOO_OLD, "too_old_ignored")
     if target.settled is Outcome.FILTERED:
         return Verdict(Outcome.FILTERED, "event_filtered")
-    current = working.look(target.ref)
     view = target.view
+    current = owned(view, working.look(target.ref), target.path)
     if isinstance(view, Latest):
         verdict = _decide_latest(target, current, now)
     elif isinstance(view, Merge):
@@ -257,16 +247,13 @@ def _decide_tally(
     if target.event_time < receipts.counted_from(now):
         # Its receipt may have expired, so whether it was counted is unknown: it is buried, and an operator decides.
         old = "the event is older than RECEIPT_TTL_DAYS, so no receipt can tell whether it was counted"
-        fault = InvalidEvent(old, reason="too_old_to_count")
-        fault.view = view.name
-        raise fault
+        raise InvalidEvent(old, reason="too_old_to_count")
     # A deep copy through bytes: the fold may change its argument, and must not change the snapshot.
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
     source = before.pop("source", None)
     try:
         document = dict(view.fold(item.event, before))
-    except Poison as fault:
-        fault.view = view.name
+    except Poison:
         raise
     except Exception as error:
         raise ViewError(view.name, error) from error

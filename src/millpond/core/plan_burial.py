@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
+from millpond.core.item import DeadLetter, Item, Needs
 from millpond.core.model import Document, Outcome, Result
-from millpond.core.route import DeadLetter, Item, Needs
 
 if TYPE_CHECKING:
-    from millpond.core.plan import WorkingSet
+    from millpond.core.working_set import WorkingSet
 
 
 def needs_of_letter(letter: DeadLetter) -> Needs:
@@ -37,6 +37,9 @@ def plan_burial(item: Item, letter: DeadLetter, working: WorkingSet, now: int) -
     if there is not None and not is_expired(there, now):
         # An earlier delivery buried it, and its acknowledgement was lost. An expired letter does not count: the
         # store may delete it at any moment.
+        completed = _with_refusals(there, letter)
+        if completed is not None:
+            working.put(ref, completed)
         return item.buried(letter)
     if letter.document is None or is_expired(letter.document, now) or not _may_be_stored(letter, working):
         return _again(item, f"the letter {ref.id} was purged, or expired, while it was being buried again")
@@ -44,6 +47,23 @@ def plan_burial(item: Item, letter: DeadLetter, working: WorkingSet, now: int) -
     if letter.token is not None:
         working.remove(letter.token)
     return item.buried(letter)
+
+
+def _with_refusals(there: Document, letter: DeadLetter) -> Document | None:
+    """The stored letter with the views that refused the message only now; None if it lists them all.
+
+    A letter without a list is about the whole message: its replay asks every view.
+    """
+    listed = there.get("refusals")
+    if not listed:
+        return None
+    known = {refusal["view"] for refusal in listed}
+    new = [refusal for refusal in letter.refusals if refusal["view"] not in known]
+    if letter.refusals and not new:
+        return None
+    # A replay before this refusal says nothing about it: the letter must not count as replayed successfully.
+    kept = {name: value for name, value in there.items() if name not in {"replayOutcome", "replayReason"}}
+    return {**kept, "refusals": [*listed, *new] if new else []}
 
 
 def _again(item: Item, text: str) -> Result:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, Self
 
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
-from millpond.core.route import DeadLetter, Fault, Item
 
 
 class Store(Protocol):
@@ -39,7 +39,8 @@ class Store(Protocol):
 class DeadLetterSink(Protocol):
     """Makes the letter of a message that cannot succeed, and stores the parts that do not fit into it first."""
 
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter: ...
+    async def write_letter(self, item: Item) -> DeadLetter:
+        """The letter about the item's faults."""
 
     async def close(self) -> None: ...
 

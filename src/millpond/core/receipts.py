@@ -18,8 +18,9 @@ from millpond.core.model import Document, Outcome, Ref
 from millpond.core.view import Tally
 
 if TYPE_CHECKING:
-    from millpond.core.plan import Verdict, WorkingSet
-    from millpond.core.route import Item, Target
+    from millpond.core.item import Item, Target
+    from millpond.core.plan import Verdict
+    from millpond.core.working_set import WorkingSet
 
 _COUNTS = frozenset({Outcome.APPLIED, Outcome.STALE})
 
@@ -51,10 +52,12 @@ class Receipts(msgspec.Struct, frozen=True):
         entry = views.get(target.view.name)
         return receipt if entry is not None and entry["outcome"] in _COUNTS else None
 
-    def record(self, item: Item, verdicts: Sequence[Verdict], working: WorkingSet, now: int) -> str | None:
+    def record(
+        self, item: Item, decided: Sequence[tuple[Target, Verdict]], working: WorkingSet, now: int
+    ) -> str | None:
         """Put a receipt for each logical key of the item that lacks one; returns the path of the first."""
         first: Ref | None = None
-        for target, verdict in zip(item.targets, verdicts, strict=True):
+        for target, verdict in decided:
             ref = target.receipt
             if ref is None or target.settled is not None:
                 continue

@@ -15,93 +15,14 @@ from millpond.core import timestamps
 from millpond.core.collections import RECEIPTS
 from millpond.core.decode import decode_payload
 from millpond.core.document import DOCUMENT_BYTES_MAX, encode_document
-from millpond.core.errors import AccessDenied, Poison, ViewError, WriteRefused, as_value
+from millpond.core.errors import Fault, Poison, UnroutableEvent, ViewError, WriteRefused
 from millpond.core.event_identity import logical_key
 from millpond.core.ids import SEPARATOR, encode_id
-from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
+from millpond.core.item import Item, Target
+from millpond.core.model import Delivery, Document, Event, Outcome, Ref
 from millpond.core.stamp import clamp_event_time, encode_stamp
 from millpond.core.topics import TopicRules, Topics
 from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
-
-# Why a message cannot be processed: it is invalid, a view failed, a write is impossible, or access was denied.
-Fault = Poison | ViewError | WriteRefused | AccessDenied
-
-
-class Target(msgspec.Struct, frozen=True):
-    """One event in one view: the document it is about, its stamp and its content."""
-
-    view: View
-    ref: Ref
-    path: str
-    stamp: str
-    # Identifies the logical event: equal for a message and its republished copies.
-    key: str
-    event_time: int
-    source: Document
-    # The document of a `Latest` view, the fields of a `Merge` view.
-    content: Document | None
-    receipt: Ref | None
-    # Set if the message alone decides the outcome: too old, or not wanted.
-    settled: Outcome | None = None
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A dead letter: the whole delivery and why it was buried. Ready to be stored, or durable already.
-
-    Without a `ref` it is durable outside the store. With a `ref` and no `document` the store already holds it.
-    """
-
-    ref: Ref | None
-    document: Document | None
-    reason: str
-    # If the letter is in parts: the document that its commit deletes, so that no second commit of it can succeed.
-    token: Snapshot | None = None
-    # The ref to use instead if `ref` holds the letter of another message.
-    aside: Ref | None = None
-
-
-class Item(msgspec.Struct, frozen=True):
-    """One delivery on its way through the engine."""
-
-    delivery: Delivery
-    topic: str
-    arrived_at: int
-    event: Event | None = None
-    targets: Sequence[Target] = ()
-    fault: Fault | None = None
-    replay: bool = False
-    # False if the sender keeps the message: if it cannot succeed, it is answered and not buried.
-    bury: bool = True
-    # Set once the message is to be buried: the plan then stores the letter and nothing else.
-    letter: DeadLetter | None = None
-
-    def __post_init__(self) -> None:
-        if self.fault is not None:
-            as_value(self.fault)
-
-    def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
-        """The result while nothing is stored; `buried` if its letter is durable outside the store."""
-        if self.letter is not None and self.letter.ref is None:
-            return self.buried(self.letter)
-        return Result(outcome, reason, self.topic, error=error, event=self.event)
-
-    def buried(self, letter: DeadLetter) -> Result:
-        """The result once its letter is durable."""
-        return Result(Outcome.POISON, letter.reason, self.topic, error=self.fault, event=self.event, buried=True)
-
-
-class Needs(msgspec.Struct, frozen=True):
-    """The documents that the plan of an item uses."""
-
-    # Must be read, or be in the cache, before planning.
-    read: list[Ref]
-    # Almost never exist yet (receipts, one document per event, letters), so they are assumed absent without a
-    # read. The commit requires their absence, and a conflict shows that one exists.
-    assumed: list[Ref]
-
-    @property
-    def all(self) -> list[Ref]:
-        return self.read + self.assumed
 
 
 class RouteRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +49,16 @@ class Router:
             router.topics.feeding[topic] = [view for view in views if view.name in names]
         return router
 
-    def route(self, delivery: Delivery, arrived_at: int, *, replay: bool = False, bury: bool = True) -> Item:
+    def route(
+        self,
+        delivery: Delivery,
+        arrived_at: int,
+        *,
+        replay: bool = False,
+        bury: bool = True,
+        only: Container[str] | None = None,
+    ) -> Item:
+        """The item of a delivery. With `only`, the other views of its topic are not asked."""
         topic, event = "", None
         try:
             payload = decode_payload(delivery)
@@ -145,22 +75,41 @@ class Router:
                 source_topic=None if shown == topic else shown,
                 naive_as_utc=self._rules.naive_as_utc,
             )
-            targets = [self._target(view, event) for view in self.topics.feeding[topic]]
-            _refuse_unstorable(targets, len(delivery.data or b""))
-        except (Poison, ViewError, WriteRefused) as fault:
-            return Item(delivery, topic, arrived_at, event, fault=fault, replay=replay, bury=bury)
-        return Item(delivery, topic, arrived_at, event, targets, replay=replay, bury=bury)
+        except (Poison, ViewError) as fault:
+            # Of the whole message: until its topic is known, no view is asked for a document.
+            fault.view = None
+            return Item(delivery, topic, arrived_at, event, faults=(fault,), replay=replay, bury=bury)
+        targets: list[Target] = []
+        faults: list[Fault] = []
+        size = len(delivery.data or b"")
+        for view in self.topics.feeding[topic]:
+            if only is None or view.name in only:
+                target = self._target(view, event, size)
+                # A view that refuses the event holds up no other view.
+                (targets if isinstance(target, Target) else faults).append(target)  # type: ignore[arg-type]
+        if only is not None and not targets and not faults:
+            faults = [
+                UnroutableEvent("the views that refused it are not loaded, or do not feed on its topic any more")
+            ]
+        return Item(delivery, topic, arrived_at, event, targets, faults=faults, replay=replay, bury=bury)
 
-    def _target(self, view: View, event: Event) -> Target:
+    def _target(self, view: View, event: Event, data_bytes: int) -> Target | Fault:
         try:
-            return self._build_target(view, event) if view.wants(event) else _unwanted(view)
+            if not view.wants(event):
+                return _unwanted(view)
+            target = self._build_target(view, event)
+            _refuse_unstorable(target, data_bytes)
+        except WriteRefused as refusal:
+            refusal.view = view.name
+            return refusal
         except Poison as fault:
             fault.view = view.name
             if not event.envelope and isinstance(event.payload.get("payload"), dict):
                 fault.args = (f"{fault}; its `payload` was not opened, because the message has no event_type",)
-            raise
-        except Exception as error:
-            raise ViewError(view.name, error) from error
+            return fault
+        except Exception as error:  # noqa: BLE001 - a view may raise anything, and others take the same event
+            return ViewError(view.name, error)
+        return target
 
     def _build_target(self, view: View, event: Event) -> Target:
         published = event.publish_time
@@ -205,17 +154,16 @@ class Router:
         return Ref(RECEIPTS, prefix + key)
 
 
-def _refuse_unstorable(targets: Sequence[Target], data_bytes: int) -> None:
+def _refuse_unstorable(target: Target, data_bytes: int) -> None:
     """Refuse an event whose content no document can hold. In a batch, a later event could overwrite and hide it.
 
     Built-in views make only representable values, so their content is checked only if the message is big.
     """
-    for target in targets:
-        if target.content is None or target.settled is not None:
-            continue
-        checked = target.view.representable
-        if not checked or data_bytes > DOCUMENT_BYTES_MAX // 8:
-            encode_document(target.ref, target.content, checked=checked)
+    if target.content is None or target.settled is not None:
+        return
+    checked = target.view.representable
+    if not checked or data_bytes > DOCUMENT_BYTES_MAX // 8:
+        encode_document(target.ref, target.content, checked=checked)
 
 
 def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:

@@ -10,9 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from millpond.core.errors import ViewError
+from millpond.core.errors import UnownedDocument, ViewError
 from millpond.core.model import Document
-from millpond.core.view import View
+from millpond.core.view import REPLACE, Tally, View, adopted_by
+
+
+def owned(view: View, current: Document | None, path: str) -> Document | None:
+    """The stored document as the view goes on from it; None if it begins anew.
+
+    Raises UnownedDocument if another program wrote it, and the view neither adopts nor replaces it. A tally cannot
+    adopt: it would count again what was counted before.
+    """
+    if current is None or is_stamped(current):
+        return current
+    if view.existing == REPLACE:
+        return None
+    if isinstance(view, Tally) or _adopted(view, current) is None:
+        raise UnownedDocument(view.name, path)
+    return current
+
+
+def is_stamped(document: Document) -> bool:
+    """Whether Millpond wrote it: its `source` has a stamp, by this view's rule or by another."""
+    source = document.get("source")
+    return isinstance(source, dict) and isinstance(source.get("stamp"), str)
 
 
 def stamp_and_key(view: View, current: Document | None) -> tuple[str | None, str | None]:
@@ -32,7 +53,7 @@ def _is_by_rule_of(view: View, source: Document) -> bool:
 
 def _adopted(view: View, current: Document) -> str | None:
     try:
-        return view.adopt(current)
+        return adopted_by(view, current)
     except Exception as error:
         # The stored document or the view is at fault, not the event.
         raise ViewError(view.name, error) from error

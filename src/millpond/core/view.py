@@ -16,7 +16,7 @@ in the view, and the message is retried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from millpond.core import timestamps
@@ -24,6 +24,9 @@ from millpond.core.errors import InvalidEvent
 from millpond.core.ids import encode_id, encode_name
 from millpond.core.model import Document, Event
 from millpond.core.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
+
+# Only a document that records the publish time of its event can be ahead of it.
+_FUTURE_SKEW_US: Final = 300 * timestamps.SECOND_US
 
 
 class _DeleteType:
@@ -34,6 +37,8 @@ class _DeleteType:
 
 
 DELETE: Final = _DeleteType()
+# For `existing`: a document that another program wrote is overwritten.
+REPLACE: Final = "replace"
 TOMBSTONE: Final[Mapping[str, Any]] = {"deleted": True}
 
 
@@ -72,6 +77,12 @@ class View:
     receipts: bool = True
     # True: each event makes a document of its own, so an unknown document is assumed absent, not read.
     one_per_event: bool = False
+    # How to adopt a document that another program wrote: the field(s) of its time, the latest counts, or a method
+    # `adopt(self, document)` that returns its stamp, or None for a document that is not adopted.
+    adopt: str | Sequence[str] | Callable[[Document], str | None] = ()
+    # For a document that another program wrote and that is not adopted: its events become dead letters
+    # (`unowned_document`), or, with "replace", the document is overwritten and begins anew.
+    existing: str = ""
     # True: `ingestedAt`, the time of this process, is written. Comparisons ignore it.
     ingested_at: bool = False
     # True only if every value of its documents is representable by construction, as in the built-in views. The
@@ -132,10 +143,6 @@ class View:
         """The time that `late_after_s` applies to."""
         return order_time
 
-    def adopt(self, document: Document) -> str | None:  # noqa: ARG002
-        """The stamp of a document written before Millpond; None lets any event replace it."""
-        return None
-
 
 class Latest(View):
     """The document is that of the event with the greatest stamp."""
@@ -173,6 +180,25 @@ METHOD_OF_KIND: Final = {"latest": "document", "merge": "fields", "tally": "fold
 
 def _not_defined(view: View, method: str) -> TypeError:
     return TypeError(f"{type(view).__name__} must define {method}()")
+
+
+def adopted_by(view: View, document: Document) -> str | None:
+    """The stamp that the view adopts a document with: of its method, or of the fields it names."""
+    adopt = view.adopt
+    if callable(adopt):
+        return adopt(document)
+    names = (adopt,) if isinstance(adopt, str) else adopt
+    if not names:
+        return None
+    counters = (view.sequence,) if isinstance(view.sequence, str) else view.sequence
+    stamp = adopted_stamp(
+        document,
+        names,
+        max_future_skew=_FUTURE_SKEW_US,
+        sequence=next((name for name in counters if document.get(name) is not None), None),
+        sequence_first=view.sequence_first,
+    )
+    return None if stamp is None else view.stamp_prefix + stamp
 
 
 def adopted_stamp(

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from millpond.core.answers import ErrorText, Reason, Topic, ViewAnswer
-from millpond.core.errors import AccessDenied, ViewError
+from millpond.core.errors import AccessDenied, Fault, UnownedDocument, ViewError
 from millpond.core.model import Outcome, Result
-from millpond.core.route import Fault
 
 ERROR_CHARS_MAX = 1_000
 _OUTCOMES = [*map(str, Outcome), "not_found"]
@@ -37,8 +36,21 @@ class ReplayAnswer(ReplayResult, frozen=True):
 
 
 def classification_of(fault: Fault) -> str:
-    """The class of a fault. A retry alone fixes neither: `permanent` needs other data or code, the other access."""
-    return "configuration" if isinstance(fault, AccessDenied) else "permanent"
+    """The class of a fault. A retry alone fixes neither: `permanent` needs other data or code.
+
+    `configuration` needs access, or a word on what to do with documents that were there before.
+    """
+    return "configuration" if isinstance(fault, AccessDenied | UnownedDocument) else "permanent"
+
+
+def refusal_of(fault: Fault) -> dict[str, str | None]:
+    """Which view refused the message, and why: one entry of a letter's `refusals`."""
+    return {
+        "view": fault.view,
+        "reason": fault.reason,
+        "error": bounded_error(fault),
+        "errorType": type(fault).__name__,
+    }
 
 
 def bounded_error(error: BaseException) -> str:

@@ -50,7 +50,10 @@ def only(state: ReplayState | None) -> frozenset[ReplayState]:
 
 
 class LetterFilter(NamedTuple):
-    """Matches letters that meet every condition; None is no condition. A missing view or topic is empty text."""
+    """Matches letters that meet every condition; None is no condition. A missing view or topic is empty text.
+
+    A letter that several views refused matches if one of its refusals has the reason and the view.
+    """
 
     reason: str | None = None
     view: str | None = None
@@ -59,11 +62,19 @@ class LetterFilter(NamedTuple):
 
     def matches(self, letter: Mapping[str, Any]) -> bool:
         return (
-            (self.reason is None or letter.get("reason") == self.reason)
-            and (self.view is None or (letter.get("view") or "") == self.view)
+            any(self._is_about(*why) for why in refusals_of(letter))
             and (self.topic is None or (letter.get("topic") or "") == self.topic)
             and state_of(letter) in self.states
         )
+
+    def _is_about(self, reason: str | None, view: str | None) -> bool:
+        return self.reason in {None, reason} and self.view in {None, view or ""}
+
+
+def refusals_of(letter: Mapping[str, Any]) -> list[tuple[str | None, str | None]]:
+    """(reason, view) of each refusal. A letter about the whole message has one, without a view."""
+    listed = letter.get("refusals") or [letter]
+    return [(one.get("reason"), one.get("view")) for one in listed]
 
 
 ALL_LETTERS = LetterFilter()

@@ -15,10 +15,10 @@ from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.types import PubsubMessage
 
-from millpond.core.errors import Unavailable
+from millpond.core.errors import Unavailable, gravest
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery
 from millpond.core.ports import DeadLetterSink
-from millpond.core.route import DeadLetter, Fault, Item
 from millpond.dead_letters.pubsub_attributes import VALUE_BYTES_MAX, describe
 from millpond.gcp.credentials import find_credentials
 from millpond.gcp.emulators import PUBSUB_EMULATOR_VARIABLE, find_emulator
@@ -47,12 +47,13 @@ class PublishedLetters:
             self._credentials = find_credentials(scopes, "to publish letters")
         self._client: PublisherAsyncClient | None = None
 
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
+    async def write_letter(self, item: Item) -> DeadLetter:
         """Publish the letter; returns once Pub/Sub has stored it."""
+        fault = gravest(item.faults)
         attributes = describe(item, fault)
         topic = self._topic_of(item.delivery)
         if topic is None or not _is_publishable(item.delivery, attributes):
-            return await self._otherwise.write_letter(item, fault)
+            return await self._otherwise.write_letter(item)
         if self._client is None:
             self._client = open_publisher(self._credentials)
         message = PubsubMessage(data=item.delivery.data or b"", attributes=attributes)

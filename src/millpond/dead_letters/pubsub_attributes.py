@@ -11,9 +11,9 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id
-from millpond.core.errors import InvalidEvent, Poison
+from millpond.core.errors import Fault, InvalidEvent, Poison
+from millpond.core.item import Item
 from millpond.core.model import Delivery
-from millpond.core.route import Fault, Item
 from millpond.dead_letters.describe import bounded_error, classification_of
 
 PREFIX = "millpond_"
@@ -37,6 +37,8 @@ def describe(item: Item, fault: Fault) -> dict[str, str]:
         "orderingKey": delivery.ordering_key,
         "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
         "dataFault": delivery.data_fault,
+        # Message attributes hold text only. Names of views contain no comma.
+        "views": ",".join(fault.view for fault in item.faults if fault.view is not None),
     }
     # Attributes of the sender with our prefix would be read back as ours, so they are left out.
     own = _without(delivery.attributes, PREFIX)
@@ -56,6 +58,14 @@ def restore(delivery: Delivery) -> Delivery:
         # Neither Millpond nor Pub/Sub wrote these attributes.
         return delivery
     return delivery
+
+
+def refusing_views(delivery: Delivery) -> frozenset[str] | None:
+    """The views that refused a published letter's message; None if it is none of ours, or about all views."""
+    attributes = delivery.attributes
+    if NATIVE_PREFIX + "Subscription" in attributes or PREFIX + "messageId" not in attributes:
+        return None
+    return frozenset(filter(None, attributes.get(PREFIX + "views", "").split(","))) or None
 
 
 def _restore_ours(delivery: Delivery) -> Delivery:

@@ -22,12 +22,12 @@ class Replays:
         """Send a letter's message through the engine again; None if there is no such letter."""
         return await self._letters.replay(Ref(LETTERS, letter_id), self._replay)
 
-    async def replay_delivery(self, delivery: Delivery) -> Result:
+    async def replay_delivery(self, delivery: Delivery, only: frozenset[str] | None = None) -> Result:
         """Send a message through the engine that its source keeps until this succeeds, so it is never buried."""
-        return await self._replay(delivery, bury=False)
+        return await self._replay(delivery, only, bury=False)
 
-    async def _replay(self, delivery: Delivery, *, bury: bool = True) -> Result:
+    async def _replay(self, delivery: Delivery, only: frozenset[str] | None, *, bury: bool = True) -> Result:
         began = time.perf_counter()
-        result = await self._engine.handle(delivery, replay=True, bury=bury)
+        result = await self._engine.handle(delivery, replay=True, bury=bury, only=only)
         self._outcomes.publish(delivery, result, settle_replay(result), time.perf_counter() - began, counts=False)
         return result

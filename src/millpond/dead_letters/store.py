@@ -25,9 +25,10 @@ from millpond.concurrency import Pauses
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS, part_ref, token_ref
 from millpond.core.document import is_expired
-from millpond.core.errors import InvalidEvent, Unavailable, ViewError
+from millpond.core.errors import Fault, InvalidEvent, Unavailable, gravest
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import (
     Conflict,
     Delete,
@@ -40,8 +41,7 @@ from millpond.core.model import (
     Version,
 )
 from millpond.core.ports import Catalog, Store
-from millpond.core.route import DeadLetter, Fault, Item
-from millpond.dead_letters.describe import bounded_error, classification_of
+from millpond.dead_letters.describe import bounded_error, classification_of, refusal_of
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
@@ -57,6 +57,8 @@ _BUDGET = Budget(tries=10, after_conflict=Pauses(0.001, 0.02))
 _SCANNED_AT_ONCE = 100
 _NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
 R = TypeVar("R")
+# Sends a delivery through the engine; to the named views only, or to all for None.
+Send = Callable[[Delivery, frozenset[str] | None], Awaitable[Result]]
 
 
 class StoredLetters:
@@ -78,19 +80,22 @@ class StoredLetters:
         self._new_mark = new_mark
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
 
-    async def write_letter(self, item: Item, fault: Fault) -> DeadLetter:
+    async def write_letter(self, item: Item) -> DeadLetter:
         ref = await self._place(item.delivery)
+        fault = gravest(item.faults)
+        refusals = [refusal_of(one) for one in item.faults if one.view is not None]
         packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
         fits = len(packed) <= self._part_bytes_max
         if not fits and await self._is_stored(ref):
             # Buried already, and only the acknowledgement was lost: the letter is not written again.
-            return DeadLetter(ref, None, fault.reason)
+            return DeadLetter(ref, None, fault.reason, refusals=refusals)
         now = self._wall_clock()
         # By the clock that is ahead: if ours is behind, the letter would be deleted as soon as it is corrected.
         expires = max(now, item.delivery.publish_time) + self._keep
         names, token = ([], None) if fits else await self._store_parts(ref, packed, expires)
         document = {
             **_envelope(item, fault),
+            "refusals": refusals,
             "delivery": packed if fits else None,
             "parts": names,
             **_data_mark(item.delivery),
@@ -98,7 +103,7 @@ class StoredLetters:
             "expireAt": timestamps.to_datetime(expires),
         }
         aside = _aside(item.delivery) if fits and not item.delivery.subscription else None
-        return DeadLetter(ref, document, fault.reason, token, aside)
+        return DeadLetter(ref, document, fault.reason, token, aside, refusals)
 
     async def _is_stored(self, ref: Ref) -> bool:
         (head,) = await self._store.read([ref])
@@ -161,12 +166,13 @@ class StoredLetters:
             packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
         return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
 
-    async def replay(self, ref: Ref, send: Callable[[Delivery], Awaitable[Result]]) -> Result | None:
+    async def replay(self, ref: Ref, send: Send) -> Result | None:
         """Send a letter's message again, unchanged, and record the outcome; None if there is no letter."""
         opened = await self.open_letter(ref)
         if opened is None:
             return None
-        result = await send(opened[1])
+        letter, delivery = opened
+        result = await send(delivery, views_of(letter))
         if result.settled:
             await self._note_replay(ref, result)
         return result
@@ -186,6 +192,15 @@ class StoredLetters:
                 "replayReason": result.reason,
                 "error": letter.data.get("error") if result.error is None else bounded_error(result.error),
             }
+            refused = {fault.view: fault for fault in result.faults}
+            if letter.data.get("refusals") and refused and None not in refused:
+                # Views that took the message now are not asked again. A refusal stored meanwhile stays.
+                asked = {view.view for view in result.views}
+                noted["refusals"] = [
+                    refusal_of(refused[one["view"]]) if one["view"] in refused else one
+                    for one in letter.data["refusals"]
+                    if one["view"] in refused or one["view"] not in asked
+                ]
             return Decided(None, [Put(ref, letter.version, noted)])
 
         await self._update(ref, decide)
@@ -211,6 +226,12 @@ class StoredLetters:
         if isinstance(result, Conflict):
             raise _restless(ref)
         return result
+
+
+def views_of(letter: Snapshot) -> frozenset[str] | None:
+    """The views that refused the message; None if it is about the whole message, or of a build without the list."""
+    refusals = (letter.data or {}).get("refusals")
+    return frozenset(refusal["view"] for refusal in refusals) if refusals else None
 
 
 def letter_ref(delivery: Delivery) -> Ref:
@@ -277,7 +298,7 @@ def _envelope(item: Item, fault: Fault) -> Document:
         "subscription": delivery.subscription[:_SHOWN_CHARS_MAX],
         "topic": item.topic,
         "eventType": event_type[:_SHOWN_CHARS_MAX] if event_type is not None else None,
-        "view": fault.view if isinstance(fault, ViewError) else None,
+        "view": fault.view,
         "attributes": attributes if len(attributes) <= _ATTRIBUTES_SHOWN_CHARS_MAX else None,
         "orderingKey": delivery.ordering_key[:_SHOWN_CHARS_MAX] if delivery.ordering_key is not None else None,
         "deliveryAttempt": delivery.attempt,

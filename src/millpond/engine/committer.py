@@ -2,7 +2,8 @@
 
 conflict        another writer was first: read the conflicting documents again; after two conflicts, split the batch
 unavailable     whether the commit was applied is unknown: back off, read everything again, plan again
-refused         one write is impossible: halve the batch until its message is alone, bury it, commit the rest
+refused         one write is impossible: halve the batch until its message is alone, then the message until its
+                view is alone; bury it for that view, commit the rest
 
 It answers no message and starts no task. The queue does both, and is its only caller.
 """
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from millpond.concurrency import Pauses, run_all
-from millpond.core.errors import AccessDenied, Poison, StoreError, StoreFileGone, ViewError, WriteRefused, kind_of
+from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, WriteRefused, kind_of
+from millpond.core.item import Item
 from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
 from millpond.core.ports import DeadLetterSink, Store
-from millpond.core.route import Fault, Item
 from millpond.engine.conflict_groups import split
 from millpond.engine.poison_policy import refuse_or_bury
 from millpond.engine.reader import Sight, SnapshotReader, doubtful
@@ -102,9 +103,9 @@ class Committer:
         self._reader.remember(planned, sight, committed, sum(ticket.weight for ticket in tickets))
         return self._conclude(tickets, planned.results)
 
-    async def bury(self, to_bury: Mapping[Ticket, Fault]) -> Progress:
+    async def bury(self, to_bury: Sequence[Ticket]) -> Progress:
         """Write the letters of these messages, at the same time. What is left is to commit them."""
-        written = await run_all(self._write_letter, to_bury.items(), _LETTERS_AT_ONCE)
+        written = await run_all(self._write_letter, to_bury, _LETTERS_AT_ONCE)
         answers: Answers = []
         buried: list[Ticket] = []
         for ticket, outcome in zip(to_bury, written, strict=True):
@@ -119,15 +120,15 @@ class Committer:
                 report_bug(bug)
         return Progress(answers, [Batch(buried)] if buried else ())
 
-    async def _write_letter(self, doomed: tuple[Ticket, Fault]) -> Result | None:
+    async def _write_letter(self, ticket: Ticket) -> Result | None:
         """Write the letter, and make it the ticket's content. Returns RETRY if it could not be written."""
-        ticket, fault = doomed
         try:
-            letter = await self._sink.write_letter(ticket.item, fault)
+            letter = await self._sink.write_letter(ticket.item)
         except StoreError as error:
+            fault = ticket.item.fault
             both = type(error)(f"{error}; the letter is about {type(fault).__name__}: {fault}", error.code)
             return ticket.item.unsettled(Outcome.RETRY, "letter_not_stored", both)
-        ticket.bury_as(letter, fault)
+        ticket.bury_as(letter)
         return None
 
     async def _plan(self, batch: Batch) -> tuple[Plan, Sight]:
@@ -157,23 +158,35 @@ class Committer:
         return committed
 
     def _conclude(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> Progress:
-        """After a commit: answer durable results; refuse or bury messages that the plan found to be poison."""
+        """After a commit: answer the messages that are settled, go on with those that a view refused."""
         answers: Answers = []
-        to_bury: dict[Ticket, Fault] = {}
+        left: list[Ticket] = []
         for ticket, result in zip(tickets, results, strict=True):
-            if result.buried and not ticket.item.replay:
+            item = ticket.item
+            if result.buried and not item.replay:
                 self._metrics.letters_buried += 1
-            error = result.error
-            if error is None or result.settled or not isinstance(error, Poison | ViewError):
+            if item.letter is None and (result.faults or item.later):
+                ticket.settle(result)
+                left.append(ticket)
+            else:
                 answers.append((ticket, result))
-            elif (refusal := self._refuse_or_bury(ticket.item, error)) is not None:
+        return self._go_on(left, answers) if left else Progress(answers)
+
+    def _go_on(self, tickets: Sequence[Ticket], answers: Answers) -> Progress:
+        """Commit what is left of these messages. Once every view has been asked: retry, refuse or bury them."""
+        rest: list[Batch] = []
+        to_bury: list[Ticket] = []
+        for ticket in tickets:
+            if ticket.item.targets:
+                rest.append(Batch([ticket]))
+            elif (refusal := self._refuse_or_bury(ticket.item)) is not None:
                 answers.append((ticket, refusal))
             else:
-                to_bury[ticket] = error
-        return Progress(answers, [Batch((), to_bury=to_bury)] if to_bury else ())
+                to_bury.append(ticket)
+        return Progress(answers, [*rest, Batch((), to_bury=to_bury)] if to_bury else rest)
 
-    def _refuse_or_bury(self, item: Item, fault: Fault) -> Result | None:
-        return refuse_or_bury(item, fault, self._rules, self._wall_clock())
+    def _refuse_or_bury(self, item: Item) -> Result | None:
+        return refuse_or_bury(item, self._rules, self._wall_clock())
 
     def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
         """Another writer was first. Groups that share no document go on separately, so that not all must wait."""
@@ -191,7 +204,7 @@ class Committer:
         return Progress(answers, [Batch(tickets, doubted, conflicts, batch.failures, pause_s)])
 
     def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused) -> Progress:
-        """The store can never accept one of the writes: halve until its message is alone, and bury that."""
+        """The store can never accept one of the writes: halve until its view is alone, which then refuses it."""
         if len(tickets) > 1:
             return _halved(tickets, _NO_REFS)
         (ticket,) = tickets
@@ -199,10 +212,10 @@ class Committer:
             # The letter cannot be stored either: the message stays with its sender.
             return Progress([(ticket, ticket.item.unsettled(Outcome.RETRY, "letter_refused", refusal))])
         self._drop(tickets)
-        answer = self._refuse_or_bury(ticket.item, refusal)
-        if answer is not None:
-            return Progress([(ticket, answer)])
-        return Progress(rest=[Batch((), to_bury={ticket: refusal})])
+        if ticket.halve():
+            return Progress(rest=[Batch(tickets)])
+        ticket.refuse(refusal)
+        return self._go_on(tickets, [])
 
     def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> Progress:
         """After an unexpected error, halve the batch until the message that causes it is alone."""
@@ -231,7 +244,10 @@ class Committer:
         doubted = self._drop(tickets)
         if isinstance(error, AccessDenied):
             # Letters on a topic are durable once published. The other letters need the store: RETRY.
-            denied = {t: error for t in tickets if self._refuse_or_bury(t.item, error) is None}
+            denied = [ticket for ticket in tickets if ticket.item.letter is None]
+            for ticket in denied:
+                ticket.blame(error)
+            denied = [ticket for ticket in denied if self._refuse_or_bury(ticket.item) is None]
             answers = list((await self.bury(denied)).results) if denied else []
             answered = {ticket for ticket, _ in answers}
             answers += self._expire_all([t for t in tickets if t not in answered], error, error.reason)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable
 
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.ports import DeadLetterSink, Store
@@ -88,7 +88,14 @@ class Engine:
     def accepting(self) -> bool:
         return self._queue.accepting
 
-    async def handle(self, delivery: Delivery, *, replay: bool = False, bury: bool = True) -> Result:
+    async def handle(
+        self,
+        delivery: Delivery,
+        *,
+        replay: bool = False,
+        bury: bool = True,
+        only: Container[str] | None = None,
+    ) -> Result:
         """The delivery's result, once it is durable or final. Raises Overloaded at once if there is no room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
@@ -96,7 +103,7 @@ class Engine:
             if not future.done():
                 future.set_result(result)
 
-        self.submit(delivery, done, replay=replay, bury=bury)
+        self.submit(delivery, done, replay=replay, bury=bury, only=only)
         return await future
 
     @contextlib.asynccontextmanager

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import chain
 
 from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import Overloaded
+from millpond.core.item import Item
 from millpond.core.model import Delivery, Outcome, Ref
-from millpond.core.route import Fault, Item, Router
+from millpond.core.route import Router
 from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine, weigh
 from millpond.engine.committer import Committer
 from millpond.engine.poison_policy import refuse_or_bury
@@ -89,9 +90,16 @@ class Queue:
     # --- admission ------------------------------------------------------------------------------------------------
 
     def submit(
-        self, delivery: Delivery, done: Done, *, replay: bool = False, bury: bool = True, wait: bool = False
+        self,
+        delivery: Delivery,
+        done: Done,
+        *,
+        replay: bool = False,
+        bury: bool = True,
+        only: Container[str] | None = None,
+        wait: bool = False,
     ) -> None:
-        """Accept the delivery, and call `done` with its result.
+        """Accept the delivery, and call `done` with its result. With `only`, no other view is asked.
 
         If there is no room: raises Overloaded, unless the delivery may `wait`. After ROOM_WAIT_S without room,
         `done` is called with the same refusal.
@@ -101,7 +109,7 @@ class Queue:
         if self._closing:
             done(SHUTTING_DOWN)
             return
-        arrival = Arrival(delivery, done, replay, bury, weigh(delivery))
+        arrival = Arrival(delivery, done, replay, bury, only, weigh(delivery))
         if self._is_full():
             self._pump()
             if self._is_full():
@@ -143,24 +151,27 @@ class Queue:
 
     def _route(self, arrival: Arrival, now: int, deadline: float) -> bool:
         """Whether it stays in the room; False if it was answered or is being buried."""
-        item = self._router.route(arrival.delivery, now, replay=arrival.replay, bury=arrival.bury)
-        fault = item.fault
-        if fault is not None and (refusal := refuse_or_bury(item, fault, self._rules, now)) is not None:
+        item = self._router.route(
+            arrival.delivery, now, replay=arrival.replay, bury=arrival.bury, only=arrival.only
+        )
+        # If one view accepts it, the faults of the others are handled after its commit.
+        hopeless = item.faults and not item.targets
+        if hopeless and (refusal := refuse_or_bury(item, self._rules, now)) is not None:
             arrival.answer(refusal)
             return False
         ticket = Ticket(item, deadline, arrival.weight)
         self._answers[ticket] = arrival.done
-        if fault is not None:
-            self._bury(ticket, fault)
+        if hopeless:
+            self._bury(ticket)
             return False
         self._room.append(ticket)
         return True
 
-    def _bury(self, ticket: Ticket, fault: Fault) -> None:
+    def _bury(self, ticket: Ticket) -> None:
         """Write the letter in a task of its own; the ticket then waits for a commit like any other."""
 
         async def bury() -> None:
-            progress = await self._committer.bury({ticket: fault})
+            progress = await self._committer.bury([ticket])
             self._answer(progress)
             for batch in progress.rest:
                 self._enter(batch)

@@ -113,13 +113,13 @@ class SnapshotReader:
 def doubtful(tickets: Sequence[Ticket], results: Sequence[Result], sight: Sight) -> list[Ref]:
     """Documents that a verdict depends on and no commit will check: too old in the cache, or assumed absent.
 
-    Stale and duplicate events write nothing, and neither do events that the plan found to be poison.
+    Stale and duplicate events write nothing, and neither do events that a view refused in the plan.
     """
     _, assumed, aged = sight
     # Not a set: its order, and so the order of reads, would differ between processes.
     found: dict[Ref, None] = {}
     for ticket, result in zip(tickets, results, strict=True):
-        if result.error is not None and ticket.item.letter is None:
+        if len(result.faults) > len(ticket.item.faults) and ticket.item.letter is None:
             found.update((ref, None) for ref in ticket.refs if ref in aged or ref in assumed)
         elif aged and any(view.outcome in _IDLE for view in result.views):
             found.update((ref, None) for ref in ticket.refs if ref in aged)

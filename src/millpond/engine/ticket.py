@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from millpond.core.errors import InternalError, Unavailable
+from millpond.core.errors import Fault, InternalError, Unavailable, WriteRefused
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.plan import needs_of
-from millpond.core.route import DeadLetter, Fault, Item
 
 # A message whose time is up before its first try still gets one, of this length at least.
 _TRY_S_MIN = 0.25
+
+_REFUSED = frozenset({Outcome.RETRY, Outcome.POISON})
 
 Done = Callable[[Result], None]
 
@@ -31,6 +33,8 @@ class Arrival(msgspec.Struct, frozen=True):
     done: Done
     replay: bool
     bury: bool
+    # The views to ask; None for every view of its topic.
+    only: Container[str] | None
     # About how many bytes it costs until it is settled.
     weight: int
 
@@ -55,10 +59,44 @@ class Ticket:
         """0 or 1, by the first document: messages of one document are in the same shard."""
         return zlib.crc32(self.refs[0].id.encode(errors="replace")) & 1 if self.refs else 0
 
-    def bury_as(self, letter: DeadLetter, fault: Fault) -> None:
+    def bury_as(self, letter: DeadLetter) -> None:
         """From now on the ticket stores the letter and no other document."""
-        self.item = msgspec.structs.replace(self.item, letter=letter, targets=(), fault=fault)
-        self.needs = needs_of(self.item)
+        self._become(msgspec.structs.replace(self.item, letter=letter, targets=(), later=()))
+
+    def halve(self) -> bool:
+        """Commit half of its views first, so that a refused write is found; False if only one is left."""
+        targets = [target for target in self.item.targets if target.settled is None]
+        if len(targets) < 2:
+            return False
+        later = targets[len(targets) // 2 :]
+        now = [target for target in self.item.targets if target not in later]
+        self._become(msgspec.structs.replace(self.item, targets=now, later=[*later, *self.item.later]))
+        return True
+
+    def refuse(self, refusal: WriteRefused) -> None:
+        """The store can never accept the write of its one target: the view refuses the message."""
+        item, fault = self.item, WriteRefused(f"{refusal}", refusal.code)
+        fault.view = next((target.view.name for target in item.targets if target.settled is None), None)
+        # Without a target that writes, the log entry was refused, and would be again.
+        kept = [] if fault.view is None else [target for target in item.targets if target.settled is not None]
+        targets, faults = [*kept, *item.later], [*item.faults, fault]
+        self._become(msgspec.structs.replace(item, targets=targets, later=(), faults=faults))
+
+    def settle(self, result: Result) -> None:
+        """Its targets are committed: keep their results, and go on with the targets that come later."""
+        committed = [view for view in result.views if view.outcome not in _REFUSED]
+        item, faults = self.item, result.faults
+        self._become(
+            msgspec.structs.replace(item, targets=item.later, later=(), committed=committed, faults=faults)
+        )
+
+    def blame(self, fault: Fault) -> None:
+        """The fault concerns the whole message."""
+        self._become(msgspec.structs.replace(self.item, faults=(fault,)))
+
+    def _become(self, item: Item) -> None:
+        self.item = item
+        self.needs = needs_of(item)
         self.refs = self.needs.all
 
 
@@ -74,8 +112,8 @@ class Batch(NamedTuple):
     failures: int = 0
     # How long to wait before this try.
     pause_s: float = 0.0
-    # Messages to bury, and why: their letters are written first. `tickets` is then empty.
-    to_bury: Mapping[Ticket, Fault] = {}
+    # Messages to bury, because of their faults: their letters are written first. `tickets` is then empty.
+    to_bury: Sequence[Ticket] = ()
 
 
 class Progress(NamedTuple):

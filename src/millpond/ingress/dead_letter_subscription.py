@@ -19,12 +19,12 @@ from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import AccessDenied, Unavailable
 from millpond.core.model import Delivery
 from millpond.core.timestamps import SECOND_US
-from millpond.dead_letters.pubsub_attributes import restore
+from millpond.dead_letters.pubsub_attributes import refusing_views, restore
 from millpond.gcp.error_text import error_text
 from millpond.gcp.pubsub import open_subscriber
 
-# Returns whether the message succeeded, and may be acknowledged.
-Send = Callable[[Delivery], Awaitable[bool]]
+# Sends a message to the named views, or to all for None. Returns whether it succeeded, and may be acknowledged.
+Send = Callable[[Delivery, frozenset[str] | None], Awaitable[bool]]
 _PULL_MAX = 100
 _PULL_S = 3.0
 _CALL_S = 30.0
@@ -54,7 +54,8 @@ async def replay_all(subscription: str, send: Send, *, limit: int | None, at_onc
 
 async def _send_page(reader: _Reader, page: Sequence[ReceivedMessage], send: Send, at_once: int) -> None:
     async def one(received: ReceivedMessage) -> bool:
-        return await send(restore(_delivery(received, reader.subscription)))
+        letter = _delivery(received, reader.subscription)
+        return await send(restore(letter), refusing_views(letter))
 
     # Messages that succeeded are acknowledged before the first error is raised.
     results = await run_all(one, page, at_once)

@@ -21,12 +21,14 @@ import msgspec
 from millpond.core.document import is_expired
 from millpond.core.errors import Poison, Unavailable, WriteRefused
 from millpond.core.ids import unescaped_id
+from millpond.core.item import Item, Target
 from millpond.core.model import Conflict, LogEntry, Outcome, Ref, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Catalog
 from millpond.core.receipts import Receipts
-from millpond.core.route import Item, Router, Target
+from millpond.core.route import Router
 from millpond.core.view import Tally
+from millpond.stores.log_entry import OPEN
 from millpond.stores.sqlite.store import SqliteStore
 
 # Small enough not to delay other tasks on the event loop noticeably.
@@ -127,16 +129,16 @@ class Fold:
         return True
 
     def _item(self, entry: LogEntry) -> Item | None:
-        # Poison was buried and changed no document; its replay has an entry of its own.
-        names = frozenset() if entry.result.outcome is Outcome.POISON else self.scope.views(entry)
+        names = frozenset(name for name in self.scope.views(entry) if is_settled(entry, name))
         if not names:
             return None
         recorded, rebuilt = recorded_documents(entry), self.scope.is_rebuilt
         item = self._router_for(names).route(entry.delivery, entry.arrived_at)
-        if item.fault is not None:
-            invalid = isinstance(item.fault, Poison) and entry.delivery.data_fault is None
-            self._leave_out((recorded[name] for name in names & recorded.keys()), item.fault, invalid=invalid)
-            return None
+        for fault in item.faults:
+            refusing = names if fault.view is None else {fault.view}
+            names -= refusing
+            invalid = isinstance(fault, Poison) and entry.delivery.data_fault is None
+            self._leave_out((recorded[name] for name in refusing & recorded.keys()), fault, invalid=invalid)
         targets = [
             _without_receipt(placed)
             for target in item.targets
@@ -149,7 +151,7 @@ class Fold:
             self._leave_out(lost, "its view is gone, does not want it, or puts it elsewhere")
             renamed = [t.path for t in item.targets if _is_renamed(recorded.get(t.view.name, ""), t)]
             self.unsure.update(dict.fromkeys(renamed, _RENAMED))
-        return msgspec.structs.replace(item, targets=targets) if targets else None
+        return msgspec.structs.replace(item, targets=targets, faults=()) if targets else None
 
     def _router_for(self, names: frozenset[str]) -> Router:
         if names not in self._routers:
@@ -157,7 +159,7 @@ class Fold:
         return self._routers[names]
 
     async def _commit(self, items: Sequence[Item]) -> None:
-        """Plan the items at their time of arrival, and write. A refused item is found by halving, and left out."""
+        """Plan the items at their time of arrival, and write. A refused write is found by halving, and left out."""
         refs = list({ref: None for item in items for ref in needs_of(item).all})
         snapshots: dict[Ref, Snapshot] = {found.ref: found for found in await self.scratch.read(refs)}
         planned = plan(items, snapshots, items[0].arrived_at, self._receipts)
@@ -165,18 +167,18 @@ class Fold:
             if planned.writes and isinstance(await self.scratch.commit(planned.writes), Conflict):
                 raise Unavailable("another writer changed the documents of this fold")
         except WriteRefused as refusal:
-            if len(items) == 1:
+            if len(items) == 1 and len(items[0].targets) == 1:
                 self._leave_out((target.path for target in items[0].targets), refusal)
                 return
-            middle = len(items) // 2
-            await self._commit(items[:middle])
-            await self._commit(items[middle:])
+            for half in _halves(items):
+                await self._commit(half)
             return
         for item, result in zip(items, planned.results, strict=True):
             self._note_expired(item, snapshots)
-            if result.error is not None:
-                invalid = isinstance(result.error, Poison) and result.error.reason != _COUNTED_THEN
-                self._leave_out((target.path for target in item.targets), result.error, invalid=invalid)
+            for fault in result.faults:
+                invalid = isinstance(fault, Poison) and fault.reason != _COUNTED_THEN
+                paths = (target.path for target in item.targets if target.view.name == fault.view)
+                self._leave_out(paths, fault, invalid=invalid)
         if self.touched is not None:
             self.touched.update(target.ref for item in items for target in item.targets)
             self.touched.update(t.receipt for item in items for t in item.targets if t.receipt is not None)
@@ -223,6 +225,17 @@ def _runs(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield run
 
 
+def _halves(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Half of the items each; of one item, half of its targets."""
+    if len(items) > 1:
+        middle = len(items) // 2
+        return items[:middle], items[middle:]
+    (item,) = items
+    middle = len(item.targets) // 2
+    first, second = item.targets[:middle], item.targets[middle:]
+    return [msgspec.structs.replace(item, targets=first)], [msgspec.structs.replace(item, targets=second)]
+
+
 def _is_renamed(recorded: str, target: Target) -> bool:
     """Whether an earlier build put the event into the same document, under its escaped id."""
     collection, _, old_id = recorded.rpartition("/")
@@ -234,6 +247,13 @@ def _without_receipt(target: Target) -> Target:
     if target.receipt is None or isinstance(target.view, Tally):
         return target
     return msgspec.structs.replace(target, receipt=None)
+
+
+def is_settled(entry: LogEntry, view: str) -> bool:
+    """False if the view refused the event, or was to be asked again: its replay completes the entry."""
+    if entry.result.outcome is Outcome.POISON and not entry.result.views:
+        return False
+    return not any(result.view == view and result.outcome in OPEN for result in entry.result.views)
 
 
 def recorded_documents(entry: LogEntry) -> dict[str, str]:

@@ -11,14 +11,15 @@ import msgspec
 
 from millpond.core.collections import LETTERS, RECEIPTS
 from millpond.core.document import encode_document
-from millpond.core.errors import WriteRefused
+from millpond.core.errors import WriteRefused, gravest
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Store
 from millpond.core.receipts import Receipts
-from millpond.core.route import Item, Router
+from millpond.core.route import Router
 from millpond.dead_letters.describe import ReplayAnswer, ReplayResult, replay_answer, untried_answer
-from millpond.dead_letters.store import StoredLetters
+from millpond.dead_letters.store import StoredLetters, views_of
 
 
 class DocumentChange(msgspec.Struct, frozen=True):
@@ -46,28 +47,31 @@ class Preview:
         self._before: dict[Ref, Snapshot] = {}
         self._after: dict[Ref, Snapshot] = {}
 
-    async def replay(self, letter_id: str, delivery: Delivery, now: int) -> ReplayAnswer:
-        """What would become of a letter, in the form of a replay's answer."""
-        item = self._router.route(delivery, now, replay=True)
+    async def replay(
+        self, letter_id: str, delivery: Delivery, views: frozenset[str] | None, now: int
+    ) -> ReplayAnswer:
+        """What would become of a letter, in the form of a replay's answer. `views` are those it asks; None: all."""
+        item = self._router.route(delivery, now, replay=True, only=views)
         await self._read(item)
         return replay_answer(letter_id, self._replay(item, now))
 
     def _replay(self, item: Item, now: int) -> Result:
-        if item.fault is not None:
-            return _buried_again(item, item.fault)
+        if not item.targets:
+            return _buried_again(item)
         snapshots = {ref: self._after.get(ref) or self._before[ref] for ref in needs_of(item).all}
         planned = plan([item], snapshots, now, self._receipts)
-        (result,) = planned.results
-        if result.error is not None:
-            return _buried_again(item, result.error)
         puts = [write for write in planned.writes if isinstance(write, Put)]
-        try:
-            for put in puts:
+        for put in puts:
+            try:
                 encode_document(put.ref, put.data, checked=put.checked)
-        except WriteRefused as refusal:
-            return _buried_again(item, refusal)
+            except WriteRefused as refusal:
+                return self._replay(_without(item, put.ref, refusal), now)
         self._after.update((put.ref, Snapshot(put.ref, put.base, put.data)) for put in puts)
-        return result
+        (result,) = planned.results
+        if not result.faults:
+            return result
+        taken = [view for view in result.views if view.outcome is not Outcome.POISON]
+        return _buried_again(msgspec.structs.replace(item, committed=taken, faults=list(result.faults)))
 
     def changes(self) -> list[DocumentChange]:
         """Every document that would be written, as it is and as it would be."""
@@ -78,8 +82,7 @@ class Preview:
         ]
 
     async def _read(self, item: Item) -> None:
-        refs = [] if item.fault is not None else needs_of(item).all
-        unknown = [ref for ref in refs if ref not in self._before]
+        unknown = [ref for ref in needs_of(item).all if ref not in self._before]
         if unknown:
             self._before.update((found.ref, found) for found in await self._store.read(unknown))
 
@@ -98,11 +101,18 @@ async def preview_letters(
             text = f"there is no letter {letter_id}"
             answers.append(untried_answer(letter_id, "not_found", "not_found", text))
         else:
-            answers.append(await preview.replay(letter_id, found[1], now))
+            letter, delivery = found
+            answers.append(await preview.replay(letter_id, delivery, views_of(letter), now))
     return answers
 
 
-def _buried_again(item: Item, error: BaseException) -> Result:
-    """The result of a replay that cannot succeed: the letter stays as it is."""
-    reason = getattr(error, "reason", "poison")
-    return Result(Outcome.POISON, reason, item.topic, error=error, event=item.event, buried=True)
+def _without(item: Item, ref: Ref, refusal: WriteRefused) -> Item:
+    """The item without the view that writes this document: the store would refuse the write."""
+    targets = [target for target in item.targets if target.ref != ref]
+    refusal.view = next((target.view.name for target in item.targets if target.ref == ref), None)
+    return msgspec.structs.replace(item, targets=targets, faults=[*item.faults, refusal])
+
+
+def _buried_again(item: Item) -> Result:
+    """The result of a replay that does not succeed in every view: the letter stays."""
+    return item.buried(DeadLetter(None, None, gravest(item.faults).reason))

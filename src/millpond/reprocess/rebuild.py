@@ -20,9 +20,9 @@ from millpond.core.collections import REBUILDS, RECEIPTS
 from millpond.core.document import is_expired
 from millpond.core.errors import Unavailable
 from millpond.core.ids import encode_id
+from millpond.core.item import Target
 from millpond.core.model import Conflict, Document, LogEntry, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.core.route import Target
 from millpond.core.view import Merge, View
 from millpond.engine.engine import Engine
 from millpond.reprocess.diff import Difference, unheld_fields

@@ -12,11 +12,13 @@ from typing import NamedTuple
 import msgspec
 
 from millpond.core.document import is_expired
-from millpond.core.model import Document, LogEntry, Outcome, Ref, Snapshot
+from millpond.core.errors import UnownedDocument, ViewError
+from millpond.core.model import Document, LogEntry, Ref, Snapshot
 from millpond.core.ports import Catalog, StoreWithCatalog
+from millpond.core.stored_stamps import owned
 from millpond.core.view import Tally, View
 from millpond.reprocess.diff import Difference, DifferenceKind, compare, counted_events, deciding_stamps
-from millpond.reprocess.fold import Fold
+from millpond.reprocess.fold import Fold, is_settled
 
 _PAGE = 200
 _LOOKS_MAX = 10
@@ -26,6 +28,7 @@ NOT_IN_LOG = "the event that decided it is not in the log"
 BEFORE_THE_VIEW = "its event came into the log before this view took it into account: rebuild the view"
 COUNTED_MORE = "it has counted events that are not in the log"
 NO_EVENT = "no event in the log makes it any more: it stays as it is"
+NOT_OURS = "another program wrote it, and its view does not adopt it: it stays as it is"
 RESTLESS = "it kept changing while it was looked at"
 
 
@@ -90,6 +93,8 @@ class Judge:
         unsure = self._fold.unsure.get(pair.ref.path)
         if unsure is not None:
             return unsure
+        if view is not None and _is_unowned(view, pair):
+            return NOT_OURS
         if isinstance(view, Tally):
             return _judge_tally(found, stored, pair.folded)
         if stored is None or view is None or found.kind is DifferenceKind.BEHIND:
@@ -126,7 +131,7 @@ class Judge:
             entries = [
                 entry
                 for entry in await self._store.find_events(stamp.message_id)
-                if entry.delivery.publish_time == stamp.publish_time and entry.result.outcome is not Outcome.POISON
+                if entry.delivery.publish_time == stamp.publish_time and is_settled(entry, view.name)
             ]
             if not entries:
                 return NOT_IN_LOG
@@ -142,6 +147,17 @@ class Judge:
         if found.kind is DifferenceKind.EXTRA and all(scope.is_rebuilt(entry, view.name) for entry in deciding):
             return NO_EVENT
         return found
+
+
+def _is_unowned(view: View, pair: Pair) -> bool:
+    """Whether another program wrote the document, and the view may not overwrite it."""
+    try:
+        owned(view, pair.stored.data, pair.ref.path)
+    except UnownedDocument:
+        return True
+    except ViewError:
+        return False
+    return False
 
 
 def _judge_tally(found: Difference, stored: Document | None, folded: Document | None) -> Verdict:

@@ -14,10 +14,11 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.collections import REBUILDS, RECEIPTS
+from millpond.core.item import Target
 from millpond.core.model import LogEntry, Outcome, Snapshot
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.receipts import Receipts
-from millpond.core.route import Router, Target
+from millpond.core.route import Router
 from millpond.reprocess.fold import Advance, Fold, recorded_documents
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
 from millpond.stores.sqlite.store import SqliteStore

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -156,7 +155,9 @@ class Instance:
         return self._loop.create_task(work, context=self.context)
 
     async def replay_letter(self, ref: Ref) -> Result | None:
-        return await self.letters.replay(ref, partial(self.engine.handle, replay=True))
+        return await self.letters.replay(
+            ref, lambda delivery, views: self.engine.handle(delivery, replay=True, only=views)
+        )
 
     async def stop(self) -> None:
         """As on SIGTERM: finish or give back work, then end."""

@@ -1,11 +1,17 @@
-"""The body of an event-log entry as bytes, and which entries a replay replaces. Pure; every store uses it."""
+"""The body of an event-log entry as bytes, and how a later delivery completes an entry. Pure; every store uses it.
+
+The log has each message once. Its entry is open while a view says retry or poison: a redelivery or a replay may
+settle that view later. The entry then keeps its first arrival and every view that took the event.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from millpond.core.model import Delivery, LogEntry, Outcome, Result, ViewResult
+from millpond.core.model import OUTCOME_RANK, Delivery, LogEntry, Outcome, Result, ViewResult
 
+# Outcomes that a later delivery or a replay may change.
+OPEN = (Outcome.RETRY, Outcome.POISON)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -46,15 +52,43 @@ def decode_entry(
     return LogEntry(delivery=delivery, topic=topic, event_id=event_id, arrived_at=arrived_at, result=result)
 
 
-def gives_way(earlier: LogEntry, replayed: LogEntry) -> bool:
-    """Whether `earlier` is the entry of the burial of the replayed message: the replay's entry then replaces it.
+def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
+    """`earlier` with the views that `later` settles, or knows in addition; None if there are none."""
+    if earlier.result.outcome not in OPEN:
+        return None
+    if not earlier.result.views:
+        # It was poison before any view was asked.
+        better = later.result.views or _is_upgrade(earlier.result.outcome, later.result.outcome)
+        return msgspec.structs.replace(later, arrived_at=earlier.arrived_at) if better else None
+    views = {view.view: view for view in earlier.result.views}
+    changed = False
+    for view in later.result.views:
+        before = views.get(view.view)
+        if before is None or _is_upgrade(before.outcome, view.outcome):
+            views[view.view] = view
+            changed = True
+    if not changed:
+        return None
+    top = min(views.values(), key=lambda view: OUTCOME_RANK[view.outcome])
+    buried = top.outcome is Outcome.POISON
+    result = Result(top.outcome, top.reason, later.topic, list(views.values()), buried=buried)
+    return msgspec.structs.replace(later, arrived_at=earlier.arrived_at, result=result)
+
+
+def _is_upgrade(before: Outcome, after: Outcome) -> bool:
+    """Retry gives way to any other outcome, poison to any that settles the view."""
+    return after not in OPEN if before is Outcome.POISON else before is Outcome.RETRY and before is not after
+
+
+def is_same_message(earlier: LogEntry, replayed: LogEntry) -> bool:
+    """Whether `earlier` is an entry of the replayed message.
 
     The id alone is not enough, because messages of two topics may share it. Entries with the same id and the same
     topic or subscription are of one message. A message without a subscription that was buried before its topic was
     known is identified by its data, unless that was too large for the log.
     """
     before, now = earlier.delivery, replayed.delivery
-    if earlier.result.outcome is not Outcome.POISON or before.message_id != now.message_id:
+    if before.message_id != now.message_id:
         return False
     if earlier.topic == replayed.topic:
         return True

@@ -9,7 +9,7 @@ from typing import Self
 
 from millpond.core.document import check_ref, decode_document, encode_document, is_expired, patched
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
-from millpond.stores.log_entry import gives_way
+from millpond.stores.log_entry import OPEN, completed, is_same_message
 
 
 class MemoryStore:
@@ -105,8 +105,15 @@ class MemoryStore:
 
     def _append(self, entry: LogEntry) -> None:
         message_id = entry.delivery.message_id
+        key = (message_id, entry.topic)
         if entry.replay:
-            for key in [key for key, (_, earlier) in self._log.items() if gives_way(earlier, entry)]:
-                del self._log[key]
-        if (message_id, entry.topic) not in self._log:
-            self._log[message_id, entry.topic] = (next(self._numbers), entry)
+            open_ones = (
+                k for k, (_, e) in self._log.items() if e.result.outcome in OPEN and is_same_message(e, entry)
+            )
+            key = next(open_ones, key)
+        _, earlier = self._log.get(key, (0, None))
+        newer = entry if earlier is None else completed(earlier, entry)
+        if newer is not None:
+            # At the end, so that a reader which continues from its position sees it again.
+            self._log.pop(key, None)
+            self._log[message_id, newer.topic] = (next(self._numbers), newer)

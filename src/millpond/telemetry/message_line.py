@@ -91,9 +91,10 @@ def message_line(answered: Answered, service: str, env: str, sha: str | None) ->
     views, event, error = result.views, result.event, result.error
     if views:
         line.docs = docs = [_view_line(view) for view in views]
-        decisive = docs[0] if len(docs) == 1 else next(doc for doc in docs if doc.outcome is result.outcome)
+        decisive = docs[0] if len(docs) == 1 else next((d for d in docs if d.outcome is result.outcome), docs[0])
         line.handler, line.doc_path = decisive.handler, decisive.doc_path
-        line.write_kind = decisive.write_kind
+        if not result.buried:
+            line.write_kind = decisive.write_kind
         line.idempotency_doc = result.receipt
     if event is not None:
         line.event_type = event.event_type[:TEXT_CHARS_MAX] if event.event_type is not None else None

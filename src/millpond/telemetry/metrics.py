@@ -76,11 +76,12 @@ class Metrics:
         """Count a message that was answered: push, pull or file."""
         self.messages[result.topic, result.outcome, result.reason] += 1
         self.message_seconds.observe(latency_s)
+        retried = result.outcome is Outcome.RETRY
         for view in result.views:
-            self.view_events[view.view, view.outcome] += 1
-        # If a view refused the message, the result has no views, only the name of that one.
-        if not result.views and result.refused_by is not None:
-            self.view_events[result.refused_by, result.outcome] += 1
+            # A message that is to be redelivered counts in views that failed, and in those it was written to. The
+            # others, such as one that found it stale, count once: when the message is settled.
+            if not retried or view.wrote or view.outcome is Outcome.RETRY:
+                self.view_events[view.view, view.outcome] += 1
 
     def expect_views(self, names: Iterable[str]) -> None:
         """Begin each view's counters at zero, so that Prometheus sees the first increase."""

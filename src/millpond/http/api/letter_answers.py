@@ -36,6 +36,15 @@ class SelectedToPurge(SelectedLetters, forbid_unknown_fields=True):
     state: ReplayState | UnsetType | None = UNSET
 
 
+class LetterRefusal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One view that refused the message, and why."""
+
+    view: str
+    reason: Reason
+    error: str
+    error_type: str
+
+
 class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A letter in a list. `replayed…` after its first replay."""
 
@@ -45,7 +54,7 @@ class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     subscription: str
     topic: str
     event_type: str | None
-    view: Annotated[str | None, Meta(description="The view that raised, for `view_error`.")]
+    view: Annotated[str | None, Meta(description="The view whose refusal is gravest; null if it is about all.")]
     attributes: Annotated[str | None, Meta(description="JSON text; null in a list if it is long.")]
     ordering_key: str | None
     delivery_attempt: int | None
@@ -57,6 +66,9 @@ class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     replays: Count
     buried_at: _Time
     expire_at: _Time
+    refusals: Annotated[
+        list[LetterRefusal], Meta(description="The views that refused it: a replay asks these. None: it asks all.")
+    ] = []
     state: Annotated[ReplayState, Meta(description="Never replayed, replayed successfully, or failed again.")]
     replayed_at: _Time | UnsetType = UNSET
     replay_outcome: str | UnsetType = UNSET
@@ -89,7 +101,10 @@ class LetterGroup(msgspec.Struct):
 
 
 class LetterGroups(msgspec.Struct):
-    """All letters, grouped by reason, view and topic; the largest group first."""
+    """All letters, grouped by reason, view and topic; the largest group first.
+
+    A letter that several views refused is in several groups.
+    """
 
     total: Count
     groups: list[LetterGroup]
@@ -123,7 +138,7 @@ class ReplayResults(msgspec.Struct):
 
 
 # Computed when a letter is shown; all other fields are as stored.
-_MADE = {"id", "state"}
+_MADE = {"id", "state", "refusals"}
 _STORED = [
     (field.name, field.encode_name) for field in msgspec.structs.fields(LetterSummary) if field.name not in _MADE
 ]
@@ -146,4 +161,5 @@ def _shown(letter: Snapshot) -> dict[str, Any]:
         "id": letter.ref.id,
         "state": state_of(stored),
         **{name: stored.get(key, UNSET) for name, key in _STORED},
+        "refusals": msgspec.convert(stored.get("refusals") or [], list[LetterRefusal]),
     }

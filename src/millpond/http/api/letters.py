@@ -22,7 +22,15 @@ from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, S
 from millpond.core.model import Outcome, Ref, Result
 from millpond.dead_letters import store as in_store
 from millpond.dead_letters.describe import ReplayAnswer, ReplayResult, replay_answer, untried_answer
-from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only, state_of
+from millpond.dead_letters.filter import (
+    ALL_LETTERS,
+    REPLAYED,
+    LetterFilter,
+    ReplayState,
+    only,
+    refusals_of,
+    state_of,
+)
 from millpond.http import operation as op
 from millpond.http.access import Access, RequestFault
 from millpond.http.api.documents import PAGE, page_limit, split_page
@@ -124,15 +132,18 @@ class LettersApi:
 
     async def _group(self) -> LetterGroups:
         counts: dict[tuple[str, str | None, str], Counter[ReplayState]] = defaultdict(Counter)
+        total = 0
         async for letter in in_store.matching_letters(self._service.store, ALL_LETTERS):
             data = letter.data or {}
-            counts[data.get("reason", ""), data.get("view"), data.get("topic", "")][state_of(data)] += 1
+            total += 1
+            for reason, view in refusals_of(data):
+                counts[reason or "", view, data.get("topic", "")][state_of(data)] += 1
         largest_first = sorted(counts.items(), key=lambda found: (-found[1].total(), str(found[0])))
         groups = [
             LetterGroup(*why, states.total(), states[ReplayState.SUCCEEDED], states[ReplayState.FAILED])
             for why, states in largest_first
         ]
-        return LetterGroups(sum(group.letters for group in groups), groups)
+        return LetterGroups(total, groups)
 
     @op.operation("letterIds", op.INVALID_QUERY, parameters=_FILTERS)
     async def _ids(self, request: Request) -> LetterIds:
@@ -249,6 +260,7 @@ class LettersApi:
         {200: [op.Shape(ReplayAnswer, op.DONE)], 422: [op.Shape(ReplayAnswer, op.CONTENT, own_words=True)]},
         op.fails(400, *op.ENVELOPE),
         _NOT_REPLAYED,
+        parameters=[op.parameter("query", "view", "Ask only this view; may be repeated. Without: every view.")],
         bodies=[op.Body("PushRequest", PUSH_EXAMPLE)],
     )
     async def _replay_delivery(self, request: Request) -> Response:
@@ -261,7 +273,8 @@ class LettersApi:
             delivery = decode_push(await request.body())
         except MalformedEnvelope as error:
             raise RequestFault(400, error.reason, str(error)) from None
-        return _replayed(delivery.message_id, await self._service.replay_delivery(delivery))
+        views = frozenset(request.query_params.getlist("view")) or None
+        return _replayed(delivery.message_id, await self._service.replay_delivery(delivery, views))
 
     def _letters_changed(self) -> None:
         self._groups_at = float("-inf")

@@ -14,7 +14,7 @@ from millpond.core.collections import EVENT_LOG
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
 from millpond.core.model import Delete, LogEntry, Put, Ref, Snapshot
-from millpond.stores.log_entry import decode_entry, encode_body, gives_way
+from millpond.stores.log_entry import OPEN, completed, decode_entry, encode_body, is_same_message
 
 # A document may have 1 MiB; the rest is for its other fields.
 _BODY_BYTES_MAX = 900_000
@@ -33,25 +33,39 @@ class LogDocument(NamedTuple):
 
 
 def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: int | None) -> list[LogDocument]:
-    """`earlier` are the entries the log holds under the ids of messages replayed in `log`."""
-    writes: dict[Ref, Put | Delete] = {}
+    """`earlier` are entries that the log holds already, of messages in `log`."""
     taken: dict[Ref, Snapshot] = {snapshot.ref: snapshot for snapshot in earlier}
-    replayed = [entry for entry in log if entry.replay]
-    for found in earlier:
-        before = decode_snapshot(found)
-        if found.version is not None and any(gives_way(before, entry) for entry in replayed):
-            writes[found.ref] = Delete(found.ref, found.version)
+    entries: dict[Ref, LogEntry] = {}
+    gone: list[LogDocument] = []
     for entry in log:
         ref = entry_ref(entry)
-        found_before = taken.get(ref)
-        if found_before is not None and ref not in writes:
+        found = _open_entry(entry, earlier) or taken.get(ref)
+        # An earlier copy of the message in the same commit goes before what the log holds.
+        before = entries.get(ref) or (None if found is None else decode_snapshot(found))
+        newer = entry if before is None else completed(before, entry)
+        if newer is None:
             continue
-        if isinstance(writes.get(ref), Put):
-            # A later copy of a message in the same commit is skipped.
-            continue
-        base = found_before.version if found_before is not None else None
-        writes[ref] = Put(ref, base, _document(entry, keep), checked=True)
-    return [LogDocument(ref, write) for ref, write in writes.items()]
+        if found is not None and found.ref != ref and found.version is not None:
+            gone.append(LogDocument(found.ref, Delete(found.ref, found.version)))
+        entries[ref] = newer
+    puts = [
+        LogDocument(
+            ref, Put(ref, taken[ref].version if ref in taken else None, _document(entry, keep), checked=True)
+        )
+        for ref, entry in entries.items()
+    ]
+    return [*gone, *puts]
+
+
+def _open_entry(entry: LogEntry, earlier: Sequence[Snapshot]) -> Snapshot | None:
+    """The entry of the burial of a replayed message. Its topic may have been unknown."""
+    if not entry.replay:
+        return None
+    for found in earlier:
+        before = decode_snapshot(found)
+        if before.result.outcome in OPEN and is_same_message(before, entry):
+            return found
+    return None
 
 
 def entry_ref(entry: LogEntry) -> Ref:

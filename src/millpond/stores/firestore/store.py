@@ -85,8 +85,11 @@ class FirestoreStore(FirestoreCatalog):
                 refused = await self._culprits(writes, entries)
                 known = [entry for entry in entries if entry.ref in refused]
                 if known and len(known) == len(refused):
-                    # Only log entries conflict: the log already holds these messages, so commit without them.
-                    entries = [entry for entry in entries if entry.ref not in refused]
+                    # Only log entries conflict: the log already holds these messages. Complete their entries.
+                    earlier = [found for found in await self.read(list(refused)) if found.data is not None]
+                    kept = [entry for entry in entries if entry.ref not in refused]
+                    again = [entry for entry in log if firestore_log.entry_ref(entry) in refused]
+                    entries = [*kept, *firestore_log.encode_entries(again, earlier, self._log_keep)]
                     continue
                 return Conflict(frozenset(refused) - {entry.ref for entry in entries})
             results = response.write_results[: len(writes)]
