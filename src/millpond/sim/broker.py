@@ -17,8 +17,9 @@ import msgspec
 from millpond.core import timestamps
 from millpond.core.model import Delivery
 from millpond.sim import oracle
-from millpond.sim.checks import Broken, Checks
+from millpond.sim.checks import Checks
 from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of
+from millpond.sim.rules import Broken
 from millpond.sim.virtual_time import WORLD, Process, VirtualLoop
 from millpond.sim.world_parameters import COUNTED_S, Swarm
 
@@ -198,15 +199,18 @@ class Broker:
         self._under_way.remove(attempt)
         parcel = attempt.parcel
         self._tell(f"{parcel.message.id} ← {status} {body.decode()}")
+        try:
+            if status == 200:
+                self._checks.acknowledged(parcel.message)
+            elif status == 400:
+                self._checks.refused(parcel.message)
+        except Broken as broken:
+            # Not raised into the product, which would treat it as a bug of its own and answer differently.
+            self.object(broken)
         if status != 200:
             self._seen[f"answered {status}"] += 1
             self._refused(attempt)
             return
-        try:
-            self._checks.acknowledged(parcel.message)
-        except Broken as broken:
-            # Not raised into the product, which would treat it as a bug of its own and answer differently.
-            self.object(broken)
         if self._happens(parcel, "acknowledgement lost", self.swarm.ack_lost):
             self._refused(attempt)
         else:

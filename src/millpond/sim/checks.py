@@ -5,54 +5,22 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
-
-from millpond.core import timestamps
-from millpond.core.collections import LETTERS, RECEIPTS, part_ref
-from millpond.core.model import Delivery, LogEntry, Ref, Snapshot, Version
+from millpond.core.collections import LETTERS, RECEIPTS
+from millpond.core.model import LogEntry, Ref, Snapshot, Version
 from millpond.sim import oracle
-from millpond.sim.facts import BUG, REFUSED, PublishedMessage, attributes_of, data_of
-from millpond.sim.oracle import KIND_OF, Document, FactKind
+from millpond.sim.facts import REFUSED, PublishedMessage
+from millpond.sim.letter_checks import LetterChecks
+from millpond.sim.oracle import KIND_OF, TALLIES, Document, FactKind
+from millpond.sim.rules import AT_ONCE_S, Broken, Rules
 from millpond.sim.store import CommittedChange, Storehouse
 
-TALLIES = "gate_passes"
+DURABLE = "no ack before durability"
 # Fields that Millpond adds to what the view returned.
 OURS = ("source", "ingestedAt")
-# The longest time of a delivery, with its instance frozen in the middle of it. For so long after a person deleted a
-# document, an instance's answer may rest on the state before.
-AT_ONCE_S = 120
-
-
-def letter_of(message: PublishedMessage) -> Ref:
-    """The ref of its letter, if it has one: there is one subscription."""
-    return Ref(LETTERS, f"all__{message.id}")
-
-
-class Broken(AssertionError):
-    """A broken promise: `checker` names it, the text describes it."""
-
-    def __init__(self, checker: str, text: str) -> None:
-        super().__init__(f"{checker}: {text}")
-        self.checker = checker
-        self.text = text
-
-
-class Rules(NamedTuple):
-    """Limits of the world that the checks need. Times in microseconds."""
-
-    now: Callable[[], int]
-    receipts_kept: int
-    # The skew that the product allows for, and the actual skew of instances' clocks.
-    skew_allowed: int
-    skew_max: int
-    parked_after: int
-    # Attempts of a step of a flow run.
-    attempts_max: int
 
 
 class Checks:
@@ -65,11 +33,18 @@ class Checks:
         self.messages: dict[str, PublishedMessage] = {}
         # Ids of messages that a document has ever named as its source, or as the source of a field.
         self.written: set[str] = set()
-        self.buried: set[str] = set()
+        # Documents of another program, which no view adopts.
+        self.unowned: set[Ref] = set()
         self._versions: dict[Ref, Version] = {}
         # When a person deleted the document, on the event loop's clock.
         self._deleted_at: dict[Ref, float] = {}
         self._purged_at: dict[Ref, float] = {}
+        self.letters = LetterChecks(house, rules, seen, self.messages, self.is_unowned, self._is_forgotten)
+
+    @property
+    def buried(self) -> set[str]:
+        """Ids of messages that ever had a letter."""
+        return self.letters.buried
 
     def add(self, message: PublishedMessage) -> None:
         self.messages[message.id] = message
@@ -88,41 +63,64 @@ class Checks:
 
     def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None:
         for old, new in changes:
-            if new.version is not None:
-                self._version_is_new(new)
-            collection = new.ref.collection
-            if new.data is None:
-                if collection == LETTERS:
-                    self._purged_at[new.ref] = self._house.loop.time()
-                continue
-            if collection in KIND_OF:
-                self._is_what_its_message_says(KIND_OF[collection], new)
-                self._grows(KIND_OF[collection], old, new)
-                self._is_in_all_views(KIND_OF[collection], new)
-            elif collection == TALLIES:
-                self._counts_once(old, new)
-            elif collection == LETTERS:
-                self._is_rightly_buried(old, new)
-            elif collection == RECEIPTS:
-                self._has_its_effect(old, new)
+            self._check_change(old, new)
         self._note_batch(log)
 
-    def acknowledged(self, message: PublishedMessage) -> None:
-        """The broker will not redeliver it: the store must hold its effect, a greater effect, or a letter."""
-        if message.id in self.buried and self._lies_in_its_letter(message):
+    def _check_change(self, old: Snapshot, new: Snapshot) -> None:
+        if new.version is not None:
+            self._version_is_new(new)
+        collection = new.ref.collection
+        if new.ref in self.unowned:
+            if old.data is not None:
+                raise Broken("documents of others are left alone", f"{new.ref.path} was overwritten")
             return
-        if message.fact.flaw is not None and message.fact.flaw not in {REFUSED, BUG}:
-            raise Broken("no ack before durability", f"{message.id} is poison, and there is no letter")
-        for kind in oracle.kinds_of(message):
-            ref = Ref(kind.collection, kind.id_of(message))
-            if self._is_forgotten(ref):
+        if new.data is None:
+            if collection == LETTERS:
+                self._purged_at[new.ref] = self._house.loop.time()
+            return
+        if collection in KIND_OF:
+            self._is_what_its_message_says(KIND_OF[collection], new)
+            self._grows(KIND_OF[collection], old, new)
+        elif collection == TALLIES:
+            self._counts_once(old, new)
+        elif collection == LETTERS:
+            self.letters.check(old, new)
+        elif collection == RECEIPTS:
+            self._has_its_effect(old, new)
+
+    def acknowledged(self, message: PublishedMessage) -> None:
+        """The broker will not redeliver it: each view has its effect, a greater effect, or stands in its letter."""
+        listed = self.letters.views_in_letter(message) if message.id in self.buried else ()
+        for view in oracle.views_of(message):
+            if view in listed:
                 continue
-            document = self._house.get(ref).data
-            if document is None or not self._holds(kind, document, message):
-                held = None if document is None else document["source"]["messageId"]
-                raise Broken("no ack before durability", f"{message.id} is acknowledged, {ref.path} is {held}'s")
-        if message.fact.topic == "gates" and message.fact.number not in self._passes(message):
-            raise Broken("no ack before durability", f"{message.id} is acknowledged, its pass not counted")
+            # A document that the store refuses may have been superseded in its batch.
+            refuses = oracle.never_takes(message, view) and message.fact.flaw != REFUSED
+            if refuses or self.is_unowned(message, view):
+                raise Broken(DURABLE, f"{message.id} is acknowledged, {view} refuses it, and there is no letter")
+            if view != TALLIES:
+                self._has_effect(message, KIND_OF[view])
+            elif message.fact.number not in self._passes(message):
+                raise Broken(DURABLE, f"{message.id} is acknowledged, its pass not counted")
+
+    def refused(self, message: PublishedMessage) -> None:
+        """It was answered 400: the broker dead-letters it, and the copy has a new id."""
+        if message.id in self.written:
+            raise Broken("a taken message is not refused", f"{message.id} is in a document, and was answered 400")
+
+    def is_unowned(self, message: PublishedMessage, view: str) -> bool:
+        """Whether the view's document for this message belongs to another program."""
+        kind = KIND_OF.get(view)
+        return Ref(view, message.fact.key if kind is None else kind.id_of(message)) in self.unowned
+
+    def _has_effect(self, message: PublishedMessage, kind: FactKind) -> None:
+        ref = Ref(kind.collection, kind.id_of(message))
+        if oracle.is_late(message, kind) or self._is_forgotten(ref):
+            return
+        document = self._house.get(ref).data
+        if document is None or not self._holds(kind, document, message):
+            held = None if document is None else document["source"]["messageId"]
+            raise Broken(DURABLE, f"{message.id} is acknowledged, {ref.path} is {held}'s")
 
     def holders(self, kind: FactKind, document: Document) -> dict[str, PublishedMessage]:
         """The message each field of the document comes from."""
@@ -173,13 +171,6 @@ class Checks:
             if after is not None and oracle.rank(after, kind) < oracle.rank(before, kind):
                 raise Broken("stamps only grow", f"{new.ref.path}: {name} went back from {before.id} to {after.id}")
 
-    def _is_in_all_views(self, kind: FactKind, new: Snapshot) -> None:
-        """Poison in one view means applied in none: the last pass was counted in the same commit."""
-        if kind.topic == "gates" and new.data is not None:
-            message = self.messages[new.data["source"]["messageId"]]
-            if message.fact.number not in self._passes(message):
-                raise Broken("poison in one view is applied in none", f"{new.ref.path} is {message.id}'s")
-
     def _counts_once(self, old: Snapshot, new: Snapshot) -> None:
         before, after = (old.data or {}).get("passes", []), (new.data or {})["passes"]
         if len(set(after)) != len(after) or (new.data or {})["count"] != len(after):
@@ -195,66 +186,6 @@ class Checks:
         return (
             None if tally is None else oracle.rank(self._of_stamp(tally["source"]["stamp"]), KIND_OF["gate_last"])
         )
-
-    def _is_rightly_buried(self, old: Snapshot, new: Snapshot) -> None:
-        letter = new.data or {}
-        message = self.messages[letter["messageId"]]
-        self.buried.add(message.id)
-        flaw, reason = message.fact.flaw, letter["reason"]
-        self._is_whole(message, new)
-        age = self._rules.now() + self._rules.skew_max - message.published_at
-        if reason == "view_error" and old.data is None and age < self._rules.parked_after:
-            raise Broken("no good message in the letters", f"{message.id} was parked too early, after {age} us")
-        self._seen[f"buried: {reason}"] += letter["replays"] == 0
-        if flaw is None and reason == "too_old_to_count":
-            oldest = self._rules.now() - self._rules.receipts_kept + self._rules.skew_allowed + self._rules.skew_max
-            if message.fact.topic == "gates" and oracle.happened(message) < oldest:
-                self._has_no_receipt(message)
-                return
-        expected = {REFUSED: "write_refused", BUG: "view_error"}.get(flaw or "")
-        if flaw is None or (expected is not None and reason != expected):
-            raise Broken("no good message in the letters", f"{message.id} is buried as {reason}")
-
-    def _is_whole(self, message: PublishedMessage, letter: Snapshot) -> None:
-        """A letter must hold the delivery exactly as it was sent."""
-        head = letter.data or {}
-        self._seen["letter in parts"] += bool(head["parts"])
-        parts = [self._house.get(part_ref(letter.ref, name)).data or {} for name in head["parts"]]
-        packed = head["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
-        try:
-            kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
-        except (zlib.error, msgspec.MsgspecError) as error:
-            raise Broken("letters are whole", f"{letter.ref.id} cannot be opened: {error}") from None
-        sent = message.id, message.published_at, data_of(message.fact), attributes_of(message.fact)
-        if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
-            raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
-
-    def _lies_in_its_letter(self, message: PublishedMessage) -> bool:
-        """Whether its letter is there and will last (an expired one may be swept), or was just purged."""
-        alive_at = timestamps.to_datetime(self._rules.now() - self._rules.skew_max)
-        found = self._house.get(letter_of(message))
-        if found.data is None:
-            return self._is_forgotten(found.ref)
-        if found.data["expireAt"] <= alive_at:
-            return False
-        self._is_whole(message, found)
-        return True
-
-    def _has_no_receipt(self, message: PublishedMessage) -> None:
-        """An event with a live receipt was counted, so it is a duplicate at any age, and must not be buried.
-
-        The exception: two instances had it at once, and by one instance's clock it was too old. Then it is counted
-        and has a letter, and a replay of the letter is a duplicate.
-        """
-        now = self._rules.now()
-        alive_at = timestamps.to_datetime(now + self._rules.skew_max)
-        known_since = timestamps.to_datetime(now - self._rules.skew_max - AT_ONCE_S * timestamps.SECOND_US)
-        for receipt in self._house.all_of(RECEIPTS):
-            known = receipt.data or {}
-            same = self.messages[known["messageId"]].fact == message.fact
-            counted = TALLIES in known["views"] and known["createdAt"] < known_since
-            if same and counted and known["expireAt"] > alive_at:
-                raise Broken("receipts agree", f"{message.id} is buried, and {receipt.ref.id} says it was counted")
 
     def _has_its_effect(self, old: Snapshot, new: Snapshot) -> None:
         """A receipt is committed with its effect; otherwise the next copy would be dropped without one."""

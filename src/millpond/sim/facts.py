@@ -23,6 +23,12 @@ _GRID = 30 * _SECOND
 POISON = ("no JSON", "odd key", "no offset", "no topic")
 BUG = "bug"
 REFUSED = "refused"
+# Flaws that one of the two views of a gate's events has to bear; the other takes the event.
+LAST_FAILS = "bug in gate_last"
+PASSES_FAIL = "bug in gate_passes"
+UNCOUNTABLE = "uncountable"
+# Flaws that end with the version that is rolled out after the faults.
+MENDED = frozenset({BUG, LAST_FAILS, PASSES_FAIL})
 # A value that a store refuses anywhere in a document.
 UNSTORABLE = "unstorable"
 TOPIC_NAMES = {
@@ -186,11 +192,13 @@ def draw_time(
 def draw_flaw(dice: random.Random, producers: Producers, topic: str) -> str | None:
     """What is wrong with a message, if anything."""
     if dice.random() < producers.poison:
-        return dice.choice(POISON)
-    if topic == "services" and dice.random() < producers.refused:
+        return dice.choice((*POISON, UNCOUNTABLE, UNCOUNTABLE) if topic == "gates" else POISON)
+    if topic in {"services", "gates"} and dice.random() < producers.refused:
         return REFUSED
     if topic == "doors" and dice.random() < producers.view_bug:
         return BUG
+    if topic == "gates" and dice.random() < producers.view_bug:
+        return dice.choice((LAST_FAILS, PASSES_FAIL))
     return None
 
 
@@ -224,6 +232,12 @@ def value_of(fact: Fact) -> str:
     return "removed" if "removed" in fact.says else f"v{fact.number}"
 
 
+_TROUBLES = {
+    LAST_FAILS: {"last": BUG},
+    PASSES_FAIL: {"passes": BUG},
+    UNCOUNTABLE: {"passes": "odd"},
+    REFUSED: {"last": UNSTORABLE},
+}
 _CONTENTS: dict[str, Callable[[Fact], dict[str, Any]]] = {
     "services": lambda fact: {"status": value_of(fact), "version": f"{fact.number}", "region": "eu"},
     "pipelines": lambda fact: {"status": value_of(fact)},
@@ -233,7 +247,7 @@ _CONTENTS: dict[str, Callable[[Fact], dict[str, Any]]] = {
         name: fact.number if name == "confidence" else f"{name} {fact.number}" for name in fact.says
     },
     "doors": lambda fact: {"state": value_of(fact)},
-    "gates": lambda fact: {"pass": fact.number},
+    "gates": lambda fact: {"pass": fact.number, **_TROUBLES.get(fact.flaw or "", {})},
 }
 
 

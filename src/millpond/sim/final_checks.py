@@ -14,9 +14,10 @@ from millpond.core.collections import RECEIPTS
 from millpond.core.model import Ref, Version
 from millpond.sim import oracle
 from millpond.sim.broker import Parcel
-from millpond.sim.checks import OURS, TALLIES, Broken, Checks
-from millpond.sim.facts import BUG, Fact, PublishedMessage, payload_of
-from millpond.sim.oracle import KIND_OF
+from millpond.sim.checks import OURS, Checks
+from millpond.sim.facts import Fact, PublishedMessage, payload_of
+from millpond.sim.oracle import KIND_OF, TALLIES
+from millpond.sim.rules import Broken
 from millpond.sim.store import Storehouse
 
 ORACLE = "documents equal the oracle"
@@ -35,27 +36,20 @@ class Rest(NamedTuple):
     receipts_expire: bool
 
     def arrived(self) -> list[PublishedMessage]:
-        """Messages that must have had their effect: acknowledged, and possible to store."""
-        written, buried = self.checks.written, self.checks.buried
-        found = []
-        for parcel in self.parcels:
-            message = parcel.message
-            given_up = parcel.dead or (message.fact.topic == "gates" and message.id in buried)
-            if message.id in written or (not given_up and message.fact.flaw in {None, BUG}):
-                found.append(message)
+        """Messages that must have had their effect in every view that can take them."""
+        found = [
+            parcel.message for parcel in self.parcels if not parcel.dead or parcel.message.id in self.checks.written
+        ]
         found += [message for message in self.checks.messages.values() if message.id.startswith("legacy")]
-        return found + [copy for copy in self.copies if copy.fact.flaw in {None, BUG} and self._counts(copy)]
-
-    def _counts(self, copy: PublishedMessage) -> bool:
-        """False for a copy of a pass that is too old to be counted: it stays in the dead-letter topic."""
-        return copy.fact.topic != "gates" or copy.id in self.checks.written
+        return [*found, *self.copies]
 
 
 def check_documents(rest: Rest) -> None:
-    arrived = rest.arrived()
-    expected = oracle.fold(arrived)
+    arrived, others = rest.arrived(), {ref.path for ref in rest.checks.unowned}
+    expected = {path: document for path, document in oracle.fold(arrived).items() if path not in others}
     winners = oracle.winners(arrived)
-    found = {snapshot.ref.path: snapshot.data or {} for kind in KIND_OF for snapshot in rest.house.all_of(kind)}
+    stored = [snapshot for kind in KIND_OF for snapshot in rest.house.all_of(kind)]
+    found = {one.ref.path: one.data or {} for one in stored if one.ref.path not in others}
     for path in sorted(expected.keys() | found.keys()):
         if path not in found or path not in expected:
             raise Broken(ORACLE, f"{path} is {'missing' if path in expected else 'there, and should not be'}")
@@ -67,12 +61,12 @@ def check_documents(rest: Rest) -> None:
 
 
 def check_tallies(rest: Rest) -> None:
-    counted = {snapshot.ref.path: set((snapshot.data or {})["passes"]) for snapshot in rest.house.all_of(TALLIES)}
+    counted = {path: set(passes) for path, passes in _passes(rest).items()}
     known = [*(parcel.message for parcel in rest.parcels), *rest.copies]
     sure = [
         parcel.message
         for parcel in rest.parcels
-        if not parcel.dead and parcel.message.fact.flaw is None and parcel.message.id not in rest.checks.buried
+        if not parcel.dead and TALLIES not in _refusing(rest, parcel.message)
     ]
     for path, passes in oracle.tallies(sure).items():
         if not passes <= counted.get(path, set()):
@@ -100,6 +94,36 @@ def check_outcomes(rest: Rest) -> None:
                 raise Broken(ONE_OUTCOME, f"the log says of {message.id} what became of {event.message_id}")
             if outcomes[0] == "poison" and message.id not in rest.checks.buried:
                 raise Broken(ONE_OUTCOME, f"the log says of {message.id} that it was buried, and it was not")
+            _check_logged_views(rest, message, {view.view: str(view.outcome) for view in entries[0].result.views})
+
+
+def _check_logged_views(rest: Rest, message: PublishedMessage, logged: Mapping[str, str]) -> None:
+    """The log has an outcome for every view, and says poison only of views that cannot take the message."""
+    if not logged:
+        return
+    if sorted(logged) != sorted(oracle.views_of(message)):
+        raise Broken(ONE_OUTCOME, f"the log says of {message.id} what became of it in {sorted(logged)}")
+    refusing = _refusing(rest, message)
+    wrong = [
+        view for view, outcome in logged.items() if outcome == "retry" or (outcome == "poison") > (view in refusing)
+    ]
+    if wrong:
+        raise Broken(ONE_OUTCOME, f"the log says of {message.id} in {wrong[0]}: {logged[wrong[0]]}")
+
+
+def _refusing(rest: Rest, message: PublishedMessage) -> set[str]:
+    """The views that may refuse the message for ever: a tally also if it was too old when it was asked."""
+    views = oracle.views_of(message)
+    refusing = {
+        view for view in views if oracle.never_takes(message, view) or rest.checks.is_unowned(message, view)
+    }
+    return refusing | ({TALLIES} if message.id in rest.checks.buried and rest.receipts_expire else set())
+
+
+def _passes(rest: Rest) -> dict[str, list[int]]:
+    """The passes that each tally has counted."""
+    stored = rest.house.all_of(TALLIES)
+    return {one.ref.path: (one.data or {})["passes"] for one in stored if one.ref not in rest.checks.unowned}
 
 
 def check_receipts(rest: Rest) -> None:
@@ -115,7 +139,7 @@ def check_receipts(rest: Rest) -> None:
         taken = parcel.acknowledged and message.id not in rest.checks.buried and message.fact.flaw is None
         if taken and message.fact.topic in _WITH_RECEIPTS and _logical(message) not in vouched:
             raise Broken("receipts agree", f"there is none for {message.id}")
-    counted = sum(len((snapshot.data or {})["passes"]) for snapshot in rest.house.all_of(TALLIES))
+    counted = sum(map(len, _passes(rest).values()))
     applied = sum(receipt["views"].get(TALLIES, {}).get("outcome") == "applied" for receipt in receipts)
     if counted != applied:
         raise Broken("receipts agree", f"{applied} passes have a receipt, {counted} are counted")

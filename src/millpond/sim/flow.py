@@ -19,9 +19,9 @@ from millpond.flow.event_filter import UPDATED_TYPE, FlowEvent
 from millpond.flow.results import FlowOutcome, FlowResult
 from millpond.flow.step import StepContext
 from millpond.flow.sweep import SweepReport
-from millpond.sim.checks import Broken, Rules
 from millpond.sim.flow_checks import DONE, StepChecks
 from millpond.sim.instance import STEP_TYPE, Instance
+from millpond.sim.rules import Broken, Rules
 from millpond.sim.store import Storehouse
 from millpond.sim.virtual_time import WORLD, VirtualLoop
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from millpond.core import timestamps
 from millpond.core.model import Document
-from millpond.sim.checks import Broken, Rules
+from millpond.sim.rules import Broken, Rules
 from millpond.sim.store import Storehouse
 
 DONE = frozenset({"SUCCEEDED", "FAILED"})

@@ -29,7 +29,7 @@ from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.sim.facts import START
 from millpond.sim.store import StoreConnection, Storehouse
-from millpond.sim.views import Doors
+from millpond.sim.views import Doors, GateLast, GatePasses
 from millpond.sim.virtual_time import Process, VirtualLoop
 from millpond.sim.world_parameters import RECEIPT_TTL_DAYS, Swarm
 from millpond.telemetry.log import Log
@@ -57,7 +57,7 @@ def settings_of(swarm: Swarm) -> Settings:
             "RECEIPT_TTL_DAYS": str(RECEIPT_TTL_DAYS) if swarm.receipts_expire else "7",
             "VIEW_ERROR_PARK_AFTER_S": "60",
             # Messages that wait for their view to be fixed must not be lost meanwhile.
-            "LETTER_TTL_DAYS": "0.01" if swarm.receipts_expire and "doors" not in swarm.topics else "14",
+            "LETTER_TTL_DAYS": "0.01" if swarm.receipts_expire and not swarm.view_bug else "14",
             "FLOW_LEASE_S": str(swarm.flow_lease_s),
             "FLOW_STEPS_AT_ONCE": str(swarm.steps_at_once),
             "EVENT_LOG": "on" if swarm.keeps_log else "off",
@@ -138,9 +138,9 @@ class Instance:
         )
 
     def mend(self) -> None:
-        """Fix the view's bug, as if a new version were rolled out without a restart."""
+        """Fix the views' bugs, as if a new version were rolled out without a restart."""
         for view in self._views:
-            if isinstance(view, Doors):
+            if isinstance(view, Doors | GateLast | GatePasses):
                 view.mended = True
 
     def wall_clock(self) -> int:

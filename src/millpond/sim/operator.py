@@ -14,10 +14,11 @@ from millpond.core.errors import MillpondError
 from millpond.core.model import Delete, Put, Ref
 from millpond.core.timestamps import to_datetime
 from millpond.sim import oracle
-from millpond.sim.checks import Checks, Rules
-from millpond.sim.facts import BUG, PublishedMessage
+from millpond.sim.checks import Checks
+from millpond.sim.facts import MENDED, PublishedMessage
 from millpond.sim.instance import Instance
 from millpond.sim.oracle import KIND_OF, KINDS
+from millpond.sim.rules import Rules
 from millpond.sim.store import Storehouse
 from millpond.sim.virtual_time import WORLD
 
@@ -25,6 +26,8 @@ from millpond.sim.virtual_time import WORLD
 _SWEEP_EVERY_S = 600.0
 # A letter is purged within the time of this many store calls: about as long as a burial takes.
 _PURGED_WITHIN_CALLS = 12
+# (topic, view) of views without a rule of adoption.
+_ADOPT_NONE = (("doors", "doors"), ("gates", "gate_last"), ("gates", "gate_passes"))
 
 
 class Operator:
@@ -52,6 +55,7 @@ class Operator:
         """Schedule everything that happens before `until_s`."""
         for message in legacy:
             self._write_as_before(message)
+        self._write_others()
         for _ in range(self._house.swarm.deletes):
             self._house.loop.call_at(self._dice.random() * until_s, self._delete_something, context=WORLD)
         for _ in range(self._house.swarm.replays):
@@ -72,7 +76,8 @@ class Operator:
         letter = self._house.get(ref).data
         if letter is None or not self.at_work or self._purging.random() >= self._house.swarm.purged:
             return
-        if self._checks.messages[letter["messageId"]].fact.flaw not in {None, BUG}:
+        flaw = self._checks.messages[letter["messageId"]].fact.flaw
+        if flaw is not None and flaw not in MENDED:
             delay_s = self._purging.uniform(0.0, _PURGED_WITHIN_CALLS * self._house.swarm.latency_s)
             self._house.loop.call_later(delay_s, self._purge, ref, context=WORLD)
 
@@ -94,9 +99,20 @@ class Operator:
         self._house.commit([Put(ref, None, {**kind.fields_of(message), "source": source})])
         self._seen["document from before Millpond"] += 1
 
+    def _write_others(self) -> None:
+        """Documents of another program in collections of views that adopt none."""
+        views = [view for topic, view in _ADOPT_NONE if topic in self._house.swarm.topics]
+        for number in range(self._house.swarm.unowned if views else 0):
+            ref = Ref(self._dice.choice(views), f"K{self._dice.randrange(self._house.swarm.keys)}")
+            if ref not in self._checks.unowned:
+                self._checks.unowned.add(ref)
+                self._house.commit([Put(ref, None, {"by": "another program", "number": number})])
+                self._seen["document of another program"] += 1
+
     def _delete_something(self) -> None:
         """Delete a document of a kind that redelivery restores completely."""
         found = [snapshot.ref for kind in KIND_OF if kind != "gate_last" for snapshot in self._house.all_of(kind)]
+        found = [ref for ref in found if ref not in self._checks.unowned]
         if found and self.at_work:
             ref = self._dice.choice(found)
             self._seen["document deleted by a person"] += 1

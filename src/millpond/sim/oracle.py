@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from millpond.core.timestamps import SECOND_US, to_datetime
-from millpond.sim.facts import START, Fact, PublishedMessage, payload_of, value_of
+from millpond.sim.facts import POISON, REFUSED, START, UNCOUNTABLE, Fact, PublishedMessage, payload_of, value_of
 
 Document = dict[str, Any]
 # Sorts: (time, sequence, publication, message id), or with the sequence first.
@@ -20,6 +20,8 @@ _FUTURE_MAX = 300 * SECOND_US
 _TICKS_LATE = 900 * SECOND_US
 _TICKS_KEPT = 7 * 86_400 * SECOND_US
 _ENV = "sim"
+# The collection of the one tally.
+TALLIES = "gate_passes"
 
 
 class FactKind(NamedTuple):
@@ -59,9 +61,27 @@ def is_late(message: PublishedMessage, kind: FactKind) -> bool:
     return kind.late_after is not None and happened(message) < message.published_at - kind.late_after
 
 
+def views_of(message: PublishedMessage) -> list[str]:
+    """Every view of the message's topic. A view has the name of its collection."""
+    topic = message.fact.topic
+    return [kind.collection for kind in KINDS if kind.topic == topic] + ([TALLIES] if topic == "gates" else [])
+
+
+def never_takes(message: PublishedMessage, view: str) -> bool:
+    """Whether the message is poison to this view, or its document cannot be stored."""
+    flaw = message.fact.flaw
+    return flaw in POISON or (flaw == REFUSED and view != TALLIES) or (flaw == UNCOUNTABLE and view == TALLIES)
+
+
 def kinds_of(message: PublishedMessage) -> list[FactKind]:
     """The collections whose documents this message takes part in."""
-    return [kind for kind in KINDS if kind.topic == message.fact.topic and not is_late(message, kind)]
+    return [
+        kind
+        for kind in KINDS
+        if kind.topic == message.fact.topic
+        and not is_late(message, kind)
+        and not never_takes(message, kind.collection)
+    ]
 
 
 def fold(messages: Iterable[PublishedMessage]) -> dict[str, Document]:
@@ -91,13 +111,13 @@ def tallies(messages: Iterable[PublishedMessage]) -> dict[str, set[int]]:
     """The passes of each gate: each counts once, however many messages carried it."""
     passes: dict[str, set[int]] = {}
     for message in messages:
-        if message.fact.topic == "gates":
+        if message.fact.topic == "gates" and not never_takes(message, TALLIES):
             passes.setdefault(tally_path(message.fact), set()).add(message.fact.number)
     return passes
 
 
 def tally_path(fact: Fact) -> str:
-    return f"gate_passes/{fact.key}"
+    return f"{TALLIES}/{fact.key}"
 
 
 def _common(message: PublishedMessage, doc_id: str) -> Document:

@@ -24,14 +24,16 @@ from millpond.core.model import Delivery, LogEntry, Outcome, Ref, Result
 from millpond.dead_letters.pubsub_attributes import restore
 from millpond.sim import final_checks, oracle
 from millpond.sim.broker import SUBSCRIPTION, Broker
-from millpond.sim.checks import TALLIES, Broken, Checks, Rules, letter_of
+from millpond.sim.checks import Checks
 from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
 from millpond.sim.flow import FlowWorld
 from millpond.sim.instance import Instance, settings_of
+from millpond.sim.letter_checks import letter_of
 from millpond.sim.operator import Operator
-from millpond.sim.oracle import KIND_OF
+from millpond.sim.oracle import KIND_OF, TALLIES
+from millpond.sim.rules import Broken, Rules
 from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
 from millpond.sim.virtual_time import WORLD, Stuck, VirtualLoop
 from millpond.sim.world_parameters import Swarm, draw
@@ -95,7 +97,7 @@ class World:
         self._operator = Operator(seed, self._house, self._checks, rules, self._seen, self._fleet.pick, self._tell)
         self._broker = Broker(seed, swarm, self._loop, self._checks, self._seen, self._fleet.pick, self._tell)
         self._broker.on_delivery = lambda message: self._operator.letter_touched(letter_of(message))
-        self._applied: Counter[str] = Counter()
+        self._applied: Counter[tuple[str, str]] = Counter()
         # Copies of messages that the broker dead-lettered, as they come from the dead-letter topic.
         self._copies: list[PublishedMessage] = []
 
@@ -162,14 +164,16 @@ class World:
         """An instance has answered a message."""
         self._seen[f"answered {result.reason}"] += 1
         message = None if delivery is None else self._checks.messages.get(delivery.message_id)
-        if message is None or not result.settled:
+        if message is None:
             return
-        self._seen["clock from the future clamped"] += oracle.is_clamped(message)
+        self._seen["clock from the future clamped"] += result.settled and oracle.is_clamped(message)
         self._seen["late event ignored"] += any(view.outcome is Outcome.TOO_OLD for view in result.views)
-        if result.outcome is Outcome.APPLIED:
-            self._applied[message.id] += 1
-            if self._applied[message.id] > 1 and not self._checks.was_deleted(message):
-                self._fail(Broken(final_checks.ONE_OUTCOME, f"{message.id} was applied twice"))
+        applied = [view.view for view in result.views if view.outcome is Outcome.APPLIED]
+        self._seen["applied in one view, retried in another"] += bool(applied) and not result.settled
+        for view in applied:
+            self._applied[message.id, view] += 1
+            if self._applied[message.id, view] > 1 and not self._checks.was_deleted(message):
+                self._fail(Broken(final_checks.ONE_OUTCOME, f"{message.id} was applied twice in {view}"))
 
     def _calm_down(self) -> None:
         self._tell("the faults stop")

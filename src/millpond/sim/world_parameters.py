@@ -87,6 +87,7 @@ class Swarm(Producers, frozen=True, kw_only=True):
     commits_in_flight_max: int
     # People.
     legacy: int
+    unowned: int
     deletes: int
     replays: int
     # Of a letter, each time it is stored and each time its message comes again.
@@ -119,6 +120,7 @@ FAULTS: dict[str, float | None] = {
     "read_failed": 0.0,
     "away_s": 0.0,
     "legacy": 0,
+    "unowned": 0,
     "deletes": 0,
     "replays": 0,
     "purged": 0.0,
@@ -221,4 +223,5 @@ def draw(seed: int) -> Swarm:
         },
         part_bytes_max=120 if latency_s < 0.05 and dice.random() < 0.3 else 900_000,
         purged=sometimes(0.1, 1.0),
+        unowned=dice.randint(1, 2) if dice.random() < 0.2 else 0,
     )
