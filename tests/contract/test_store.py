@@ -228,6 +228,55 @@ def test_a_replay_replaces_the_poison_entry(run: Run, store: StoreWithCatalog) -
     assert run(store.count_events()) == {"t": {"applied": 1}}
 
 
+def views_logged(run: Run, store: StoreWithCatalog, message_id: str = "m1") -> dict[str, str]:
+    (found,) = run(store.find_events(message_id))
+    return {view.view: str(view.outcome) for view in found.result.views}
+
+
+def test_a_later_delivery_completes_an_open_entry(run: Run, store: StoreWithCatalog) -> None:
+    """Views are only upgraded, a view that was not asked before is added, and the first arrival stays."""
+    first = {"a": Outcome.APPLIED, "b": Outcome.RETRY, "c": Outcome.RETRY}
+    run(store.commit([], [entry("m1", Outcome.RETRY, views=first, arrived_at=9)]))
+    again = {"a": Outcome.DUPLICATE, "b": Outcome.POISON, "c": Outcome.RETRY, "d": Outcome.STALE}
+    run(store.commit([], [entry("m1", Outcome.RETRY, views=again, arrived_at=10)]))
+    assert views_logged(run, store) == {"a": "applied", "b": "poison", "c": "retry", "d": "stale_ignored"}
+    last = {"a": Outcome.DUPLICATE, "b": Outcome.RETRY, "c": Outcome.APPLIED}
+    run(store.commit([], [entry("m1", Outcome.RETRY, views=last, arrived_at=11)]))
+    assert views_logged(run, store) == {"a": "applied", "b": "poison", "c": "applied", "d": "stale_ignored"}
+    assert run(store.count_events()) == {"t": {"poison": 1}}
+    run(store.commit([], [entry("m1", Outcome.APPLIED, views={"b": Outcome.APPLIED}, arrived_at=12, replay=True)]))
+    (found,) = run(store.find_events("m1"))
+    assert (found.result.outcome, found.arrived_at) == (Outcome.APPLIED, 9)
+    assert run(store.count_events()) == {"t": {"applied": 1}}
+
+
+def test_an_entry_that_is_complete_stays_as_it_is(run: Run, store: StoreWithCatalog) -> None:
+    run(store.commit([], [entry("m1", Outcome.APPLIED, views={"a": Outcome.APPLIED})]))
+    run(store.commit([], [entry("m1", Outcome.POISON, views={"a": Outcome.DUPLICATE, "b": Outcome.POISON})]))
+    assert views_logged(run, store) == {"a": "applied"}
+
+
+def test_copies_in_one_commit_complete_each_other(run: Run, store: StoreWithCatalog) -> None:
+    one = entry("m1", Outcome.RETRY, views={"a": Outcome.APPLIED, "b": Outcome.RETRY})
+    other = entry("m1", Outcome.APPLIED, views={"a": Outcome.DUPLICATE, "b": Outcome.APPLIED})
+    run(store.commit([], [one, entry("m2"), other]))
+    assert views_logged(run, store) == {"a": "applied", "b": "applied"}
+    assert run(store.count_events()) == {"t": {"applied": 2}}
+
+
+def test_reading_on_shows_what_was_completed(run: Run, store: StoreWithCatalog) -> None:
+    """A fold that has read the open entry must meet the views that were settled after it, however late."""
+    start = 1_767_571_200_000_000
+    run(store.commit([], [entry("m1", Outcome.RETRY, arrived_at=start), entry("m2", arrived_at=start + 1)]))
+    _, position = read_whole_log(run, store)
+    later = start + 3_600 * 1_000_000
+    run(store.commit([], [entry("m3", arrived_at=later - 1)]))
+    _, position = read_whole_log(run, store, position)
+    run(store.commit([], [entry("m1", Outcome.APPLIED, arrived_at=later)]))
+    seen, _ = read_whole_log(run, store, position)
+    assert "m1" in seen
+
+
 def logged(run: Run, store: StoreWithCatalog, message_id: str = "m1") -> set[tuple[str, str, str]]:
     """Subscription, topic and outcome of each line about a message id."""
     found: list[LogEntry] = run(store.find_events(message_id))

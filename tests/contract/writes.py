@@ -146,7 +146,8 @@ def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "
         subscription=more.get("subscription", ""),
         attempt=3,
     )
-    views = [ViewResult("v", "ponds/a", outcome, "applied", "stamp", "winner")]
+    named = more.get("views", {"v": outcome})
+    views = [ViewResult(view, "ponds/a", became, "applied", "stamp", "winner") for view, became in named.items()]
     return LogEntry(
         delivery=delivery,
         topic=topic,

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from millpond.concurrency import Pauses, run_all
-from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, WriteRefused, kind_of
+from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, UnownedDocument, WriteRefused, kind_of
 from millpond.core.item import Item
 from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
@@ -166,6 +166,9 @@ class Committer:
             if result.buried and not item.replay:
                 self._metrics.letters_buried += 1
             if item.letter is None and (result.faults or item.later):
+                if any(isinstance(fault, UnownedDocument) for fault in result.faults):
+                    # An operator may delete the document or give it a stamp: the next event reads it again.
+                    self._drop([ticket])
                 ticket.settle(result)
                 left.append(ticket)
             else:

@@ -35,25 +35,25 @@ class LogDocument(NamedTuple):
 def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: int | None) -> list[LogDocument]:
     """`earlier` are entries that the log holds already, of messages in `log`."""
     taken: dict[Ref, Snapshot] = {snapshot.ref: snapshot for snapshot in earlier}
-    entries: dict[Ref, LogEntry] = {}
+    # The entry, and the arrival of the delivery that completed it: readers continue by that time.
+    entries: dict[Ref, tuple[LogEntry, int]] = {}
     gone: list[LogDocument] = []
     for entry in log:
         ref = entry_ref(entry)
         found = _open_entry(entry, earlier) or taken.get(ref)
         # An earlier copy of the message in the same commit goes before what the log holds.
-        before = entries.get(ref) or (None if found is None else decode_snapshot(found))
+        copy = entries.get(ref)
+        before = copy[0] if copy is not None else None if found is None else decode_snapshot(found)
         newer = entry if before is None else completed(before, entry)
         if newer is None:
             continue
         if found is not None and found.ref != ref and found.version is not None:
             gone.append(LogDocument(found.ref, Delete(found.ref, found.version)))
-        entries[ref] = newer
-    puts = [
-        LogDocument(
-            ref, Put(ref, taken[ref].version if ref in taken else None, _document(entry, keep), checked=True)
-        )
-        for ref, entry in entries.items()
-    ]
+        entries[ref] = (newer, entry.arrived_at)
+    puts = []
+    for ref, (newer, arrived_at) in entries.items():
+        base = taken[ref].version if ref in taken else None
+        puts.append(LogDocument(ref, Put(ref, base, _document(newer, arrived_at, keep), checked=True)))
     return [*gone, *puts]
 
 
@@ -82,7 +82,7 @@ def event_id_key(event_id: str | None) -> str | None:
 
 def decode_snapshot(snapshot: Snapshot) -> LogEntry:
     data = snapshot.data or {}
-    arrived_at = timestamps.from_datetime(data["arrivedAt"])
+    arrived_at = timestamps.from_datetime(data.get("firstArrivedAt") or data["arrivedAt"])
     body = zlib.decompress(data["body"])
     return decode_entry(data["messageId"], data["topic"], data["eventId"], arrived_at, data["outcome"], body)
 
@@ -100,7 +100,7 @@ def decode_position(position: str | None) -> tuple[dt.datetime, str | None] | No
     return timestamps.to_datetime(int(arrived_at)), after_id or None
 
 
-def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
+def _document(entry: LogEntry, arrived_at: int, keep: int | None) -> dict[str, object]:
     body = zlib.compress(encode_body(entry), level=1)
     if len(body) > _BODY_BYTES_MAX:
         delivery = msgspec.structs.replace(entry.delivery, data=None, data_fault=_TOO_LARGE)
@@ -110,9 +110,11 @@ def _document(entry: LogEntry, keep: int | None) -> dict[str, object]:
         "eventId": event_id_key(entry.event_id),
         "topic": entry.topic,
         "outcome": str(entry.result.outcome),
-        "arrivedAt": timestamps.to_datetime(entry.arrived_at),
+        "arrivedAt": timestamps.to_datetime(arrived_at),
         "body": body,
     }
+    if arrived_at != entry.arrived_at:
+        document["firstArrivedAt"] = timestamps.to_datetime(entry.arrived_at)
     if keep is not None:
         document["expireAt"] = timestamps.to_datetime(entry.arrived_at + keep)
     return document
