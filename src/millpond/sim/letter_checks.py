@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
@@ -109,6 +109,13 @@ class LetterChecks:
         sent = message.id, message.published_at, data_of(message.fact), attributes_of(message.fact)
         if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
             raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
+
+    def check_listed(self, message: PublishedMessage, refusing: Sequence[str]) -> None:
+        """The message was answered as buried for these views: a replay of its letter must ask them."""
+        listed = self.views_in_letter(message)
+        forgotten = [view for view in refusing if view not in listed]
+        if forgotten and self._house.get(letter_of(message)).data is not None:
+            raise Broken(ONE_LETTER, f"{message.id} is buried for {forgotten[0]}, and its letter does not say so")
 
     def views_in_letter(self, message: PublishedMessage) -> Container[str]:
         """The views that its letter will be replayed to. An expired letter may be swept, so it has none.

@@ -168,12 +168,22 @@ class World:
             return
         self._seen["clock from the future clamped"] += result.settled and oracle.is_clamped(message)
         self._seen["late event ignored"] += any(view.outcome is Outcome.TOO_OLD for view in result.views)
+        if result.buried:
+            refusing = [view.view for view in result.views if view.outcome is Outcome.POISON]
+            self._attempt(lambda: self._checks.letters.check_listed(message, refusing))
         applied = [view.view for view in result.views if view.outcome is Outcome.APPLIED]
         self._seen["applied in one view, retried in another"] += bool(applied) and not result.settled
         for view in applied:
             self._applied[message.id, view] += 1
             if self._applied[message.id, view] > 1 and not self._checks.was_deleted(message):
                 self._fail(Broken(final_checks.ONE_OUTCOME, f"{message.id} was applied twice in {view}"))
+
+    def _attempt(self, check: Callable[[], None]) -> None:
+        """A check that is called by the product must not raise into it."""
+        try:
+            check()
+        except Broken as broken:
+            self._fail(broken)
 
     def _calm_down(self) -> None:
         self._tell("the faults stop")
