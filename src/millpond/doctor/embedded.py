@@ -14,12 +14,14 @@ from urllib.parse import quote
 
 import apsw
 
+from millpond.core.document import decode_document
 from millpond.core.errors import Unavailable
 from millpond.core.model import LogEntry, Ref, Snapshot
 from millpond.core.timestamps import SECOND_US
 from millpond.core.view import View
 from millpond.doctor import clock as clock_check
 from millpond.doctor.clock import probe
+from millpond.doctor.existing_documents import check_existing
 from millpond.doctor.findings import Finding, fine, problem, unchecked, warning
 from millpond.doctor.old_ids import check_ids
 from millpond.stores.sqlite import log as sqlite_log
@@ -41,9 +43,11 @@ _COUNTED_MAX = 100_000
 _LOOKED_AT_ENTRIES = 1_000
 # For each collection: this many are read in a few seconds.
 _IDS_MAX = 1_000_000
+_DOCUMENTS_MAX = 100_000
 _INSTRUCTIONS = 100_000
 _RESTORE = "stop the server and put a backup in its place (docs/operating.md); keep the damaged file to look into"
 _RECENT = "SELECT message_id, topic, event_id, arrived_at, outcome, body FROM events ORDER BY seq DESC LIMIT ?"
+_PAGE_OF_DOCUMENTS = "SELECT id, version, body FROM documents WHERE collection = ? AND id > ? ORDER BY id LIMIT ?"
 _PAGE_OF_IDS = "SELECT id FROM documents WHERE collection = ? AND id > ? ORDER BY id LIMIT ?"
 _EXPIRED = """
     SELECT (SELECT count(*) FROM (SELECT 1 FROM documents WHERE expire_at <= :at LIMIT :most))
@@ -75,6 +79,8 @@ def _inside(path: Path, views: Sequence[View], *, served: bool) -> list[Finding]
             if schema.state == "ok":
                 found += [_expired(connection, served=served), clock_check.judge_log(_recent(connection))]
                 found += asyncio.run(check_ids(_Ids(connection), views, _IDS_MAX))
+                now = time.time_ns() // 1_000
+                found += asyncio.run(check_existing(_Documents(connection), views, _DOCUMENTS_MAX, now))
             return found
     except Unavailable as error:
         return [problem(CHECK, str(error), "run the newer Millpond; an older one cannot read this file")]
@@ -109,6 +115,16 @@ class _Ids:
     async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
         found = self._connection.execute(_PAGE_OF_IDS, (collection, after or "", limit))
         return [Snapshot(Ref(collection, document_id), None, None) for (document_id,) in found]
+
+
+class _Documents(_Ids):
+    """Lists documents with their content."""
+
+    async def list_documents(self, collection: str, limit: int, after: str | None) -> list[Snapshot]:
+        found = self._connection.execute(_PAGE_OF_DOCUMENTS, (collection, after or "", limit))
+        return [
+            Snapshot(Ref(collection, found_id), version, decode_document(body)) for found_id, version, body in found
+        ]
 
 
 def _schema(found: int, path: Path) -> Finding:

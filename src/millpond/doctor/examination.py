@@ -6,6 +6,7 @@ Reads only: no check writes to a store, a disk or a broker. Called by `cli.docto
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from millpond.core.view import View
 from millpond.doctor import settings as settings_check
 from millpond.doctor.disk import check_disk
 from millpond.doctor.embedded import check_embedded
+from millpond.doctor.existing_documents import check_existing
 from millpond.doctor.findings import Finding, fine, problem, unchecked
 from millpond.doctor.old_ids import check_ids
 from millpond.service.rules import route_rules
@@ -26,7 +28,7 @@ from millpond.settings import FIRESTORE, Settings
 # More than the longest check needs: that of an embedded store, which has its own, shorter limit.
 _CHECK_S = 90.0
 # For each collection: Firestore bills every document that is listed as a read.
-_FIRESTORE_IDS_MAX = 2_000
+_FIRESTORE_LISTED_MAX = 2_000
 
 
 class Subject(NamedTuple):
@@ -108,7 +110,9 @@ async def _firestore(settings: Settings) -> list[Finding]:
             *await firestore_check.check_expiry(settings, store),
         ]
         if not any(finding.check == "store" and finding.state == "problem" for finding in found):
-            found += await check_ids(store, _loaded_views(settings), _FIRESTORE_IDS_MAX)
+            views = _loaded_views(settings)
+            found += await check_ids(store, views, _FIRESTORE_LISTED_MAX)
+            found += await check_existing(store, views, _FIRESTORE_LISTED_MAX, time.time_ns() // 1_000)
         return found
     finally:
         await store.close()
