@@ -35,6 +35,7 @@ function opened(letter, back, work) {
     html("div.head", html("h2", mono(letter.messageId, 80)), html("a", { href: back }, "Close")),
     html("p.fault", html("b", said(letter.reason)), " ", sentenceOf(letter.reason)),
     letter.error && html("p.error", said(letter.error, 1_000)),
+    refusals(letter.refusals ?? []),
     html("div.actions",
       html("button", { type: "button", onclick: () => work.preview([letter.id]) }, "What would replay change?"),
       html("button.primary", { type: "button", onclick: () => work.replay([letter.id]) }, "Replay…"),
@@ -44,6 +45,17 @@ function opened(letter, back, work) {
     attributes(letter.attributes),
     html("h3", "Payload ", html("span.note", bytes(letter.size ?? 0))),
     payload(letter.data ?? ""));
+}
+
+/** Which views refused it: where there are several, each with its reason. A replay asks these. */
+function refusals(listed) {
+  if (!listed.length) return null;
+  const names = listed.map(({ view }) => view).join(", ");
+  if (listed.length === 1) return html("p.note", "A replay asks the view ", html("b", said(names, 200)), ", which refused it.");
+  return [
+    html("p.note", "A replay asks the views that refused it:"),
+    html("ul.refusals", listed.map(({ view, reason, error }) => html("li", html("b", said(view, 100)), " ", said(reason, 60), ": ", said(error, 300)))),
+  ];
 }
 
 function envelope(letter) {

@@ -20,6 +20,7 @@ const SENTENCES = {
   id_too_long: "The id of its document would be too long.",
   empty_id: "A part of its document’s id is empty.",
   view_error: "A view raised an error: a bug of the view, not of the message.",
+  unowned_document: "Another program wrote the document, and the view does not adopt it.",
   write_refused: "The store refuses the document it would make.",
   backpressure_queue_full: "The queue was full. The sender delivers it again.",
   shutting_down: "The server was shutting down. The sender delivers it again.",
