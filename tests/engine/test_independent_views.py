@@ -327,6 +327,27 @@ async def test_the_log_has_the_message_once_and_is_completed_as_views_settle() -
     assert await library.store.count_events() == {"books": {"applied": 1}}
 
 
+async def test_views_that_raise_one_object_are_both_listed() -> None:
+    """A module may make its exception once; the second view to raise it must not take the place of the first."""
+    library = Library()
+    refusal = InvalidEvent("made once")
+
+    class Same(Names):
+        name = collection = "same"
+
+        def document(self, event: Event) -> Document:  # noqa: ARG002
+            raise refusal
+
+    class Other(Same):
+        name = collection = "other"
+
+    library.use(Same(library.moods), Moves(library.moods), Other(library.moods))
+    first, second = await library.send(book("m1"), book("m2", 2))
+    for message_id, result in (("m1", first), ("m2", second)):
+        assert outcomes(result)["same"] == outcomes(result)["other"] == "poison invalid_event"
+        assert set(listed(await library.document(f"dead_letters/s__{message_id}"))) == {"same", "other"}
+
+
 async def test_each_view_has_its_line() -> None:
     """A stale latest is not hidden behind an applied history, and poison not behind either."""
     library = Library()

@@ -92,6 +92,13 @@ class InvalidEvent(Poison):
     reason = "invalid_event"
 
 
+def refused_by(view: str, fault: Poison) -> Poison:
+    """The fault as that of one view. A view may raise the same object for two events, and two views for one."""
+    own = fault if fault.view is None else InvalidEvent(f"{fault}", fault.reason)
+    own.view = view
+    return own
+
+
 class ViewError(MillpondError):
     """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it."""
 

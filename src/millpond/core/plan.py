@@ -14,7 +14,16 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.document import same_value
-from millpond.core.errors import Fault, InvalidEvent, Poison, UnownedDocument, ViewError, WriteRefused, gravest
+from millpond.core.errors import (
+    Fault,
+    InvalidEvent,
+    Poison,
+    UnownedDocument,
+    ViewError,
+    WriteRefused,
+    gravest,
+    refused_by,
+)
 from millpond.core.event_identity import content_mark
 from millpond.core.item import Item, Needs, Target, refused_views
 from millpond.core.model import (
@@ -109,8 +118,7 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
             verdict = _decide(item, target, working, now, receipts)
         except (Poison, ViewError, UnownedDocument) as fault:
             # It holds up no other view.
-            fault.view = target.view.name
-            faults.append(fault)
+            faults.append(refused_by(target.view.name, fault) if isinstance(fault, Poison) else fault)
             continue
         decided.append((target, verdict))
         if verdict.document is not None:

@@ -15,7 +15,7 @@ from millpond.core import timestamps
 from millpond.core.collections import RECEIPTS
 from millpond.core.decode import decode_payload
 from millpond.core.document import DOCUMENT_BYTES_MAX, encode_document
-from millpond.core.errors import Fault, Poison, UnroutableEvent, ViewError, WriteRefused
+from millpond.core.errors import Fault, InvalidEvent, Poison, UnroutableEvent, ViewError, WriteRefused, refused_by
 from millpond.core.event_identity import logical_key
 from millpond.core.ids import SEPARATOR, encode_id
 from millpond.core.item import Item, Target
@@ -103,10 +103,10 @@ class Router:
             refusal.view = view.name
             return refusal
         except Poison as fault:
-            fault.view = view.name
             if not event.envelope and isinstance(event.payload.get("payload"), dict):
-                fault.args = (f"{fault}; its `payload` was not opened, because the message has no event_type",)
-            return fault
+                text = f"{fault}; its `payload` was not opened, because the message has no event_type"
+                fault = InvalidEvent(text, fault.reason)
+            return refused_by(view.name, fault)
         except Exception as error:  # noqa: BLE001 - a view may raise anything, and others take the same event
             return ViewError(view.name, error)
         return target
