@@ -1,19 +1,17 @@
-"""Imports the modules that users name in VIEWS and STEPS. A failure is a SettingsError, one line."""
+"""Imports the modules that users name in VIEWS and STEPS. A failure is a SettingsError, one line.
+
+Never changes `sys.path`, which belongs to the program: the `millpond` command adds its working directory itself.
+"""
 
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from types import ModuleType
 
 from millpond.core.errors import SettingsError
 
 
 def import_module(setting: str, name: str) -> ModuleType:
-    # A user's module is usually in the working directory of the command.
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
         return importlib.import_module(name)
     except Exception as error:

@@ -22,6 +22,9 @@ from millpond.core.errors import MillpondError
 
 
 def main() -> None:
+    # A user's modules (VIEWS, STEPS) are usually in the working directory of the command.
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
     sys.exit(run(sys.argv[1:]))
 
 

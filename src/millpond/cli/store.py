@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,9 @@ import msgspec
 from millpond.cli.exit_codes import WrongUsage
 from millpond.core.errors import Unreachable
 from millpond.core.ports import StoreWithCatalog
+from millpond.service import opening
 from millpond.service.service import Service
-from millpond.service.stores import lock_store, open_store
+from millpond.service.stores import open_store
 from millpond.settings import Settings
 
 
@@ -39,13 +40,9 @@ async def open_service(settings: Settings, at_once: int) -> AsyncIterator[Servic
     """
     refuse_memory(settings)
     settings = msgspec.structs.replace(settings, consumer_queue_size=max(settings.consumer_queue_size, at_once))
-    with _locked(settings):
-        # Standard output is for the command's answer; the service's log lines go to standard error.
-        service = Service(settings, open_store(settings), sys.stderr.buffer)
-        try:
-            yield service
-        finally:
-            await service.close()
+    # Standard output is for the command's answer; the service's log lines go to standard error.
+    async with opening.open_service(settings, sys.stderr.buffer) as service:
+        yield service
 
 
 def refuse_memory(settings: Settings) -> None:
@@ -63,13 +60,3 @@ def refuse_missing(path: Path | None) -> None:
             f"there is no store at {path} yet: `millpond serve` or `millpond ingest` makes it, "
             "--store sqlite:PATH names another"
         )
-
-
-@contextlib.contextmanager
-def _locked(settings: Settings) -> Iterator[None]:
-    lock = lock_store(settings)
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()

@@ -2,6 +2,7 @@
 
     MillpondError
     ├─ SettingsError            refuse to start: which setting, its value, what is allowed
+    ├─ UsageError               an embedded pond is called in a way that cannot work
     ├─ Poison                   the event is invalid, and a retry cannot change that
     │  ├─ MalformedEnvelope     nothing identifiable arrived: 400, nothing kept
     │  ├─ UnroutableEvent       no view feeds on it
@@ -57,6 +58,10 @@ class SettingsError(MillpondError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name}={value!s:.200}: {allowed}")
         self.name = name
+
+
+class UsageError(MillpondError):
+    """A call of `Pond` that cannot work: it does not run, or an argument is wrong. Nothing was stored."""
 
 
 def missing_extra(name: str, value: object, error: ModuleNotFoundError) -> SettingsError:

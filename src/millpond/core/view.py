@@ -102,7 +102,10 @@ class View:
 
     def id_of(self, event: Event) -> str:
         """The document id, encoded for the store."""
-        parts = self.key_of(event)
+        return self.id_from(self.key_of(event))
+
+    def id_from(self, parts: Sequence[str]) -> str:
+        """The document id of the parts of a key, encoded for the store."""
         return encode_name(*parts) if self.has_single_key else encode_id(*parts)
 
     @property

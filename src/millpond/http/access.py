@@ -8,12 +8,14 @@ from __future__ import annotations
 import enum
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from millpond.ingress.push import is_own_origin
+from millpond.ingress.push import Scope, is_own_origin
+
+_FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 
 
 class Access(enum.Enum):
@@ -34,8 +36,24 @@ class RequestFault(Exception):
         self.headers = headers
 
 
+# Whether other machines may have sent a request.
+Exposed = Callable[[Scope], bool]
+
+
+def may_be_remote(scope: Scope) -> bool:
+    """Whether another machine may have sent this request, on a server that is not ours.
+
+    The address such a server is bound to is not known. So the client's own address decides, and it counts only if
+    no proxy says that it forwards the request: a proxy on this machine has a loopback address itself.
+    """
+    client = scope.get("client")
+    if not client or not _is_own_address(client[0]):
+        return True
+    return any(name in _FORWARDED for name, _ in scope["headers"])
+
+
 class AccessRules:
-    def __init__(self, *, admin_token: str | None, exposed: bool) -> None:
+    def __init__(self, *, admin_token: str | None, exposed: Exposed) -> None:
         self._admin_token = admin_token
         self._exposed = exposed
 
@@ -59,7 +77,7 @@ class AccessRules:
             if not hmac.compare_digest(given.encode("latin-1"), f"Bearer {self._admin_token}".encode()):
                 text = "send Authorization: Bearer with the ADMIN_TOKEN"
                 raise RequestFault(401, "unauthorized", text, {"www-authenticate": "Bearer"})
-        elif self._exposed:
+        elif self._exposed(request.scope):
             text = "others can reach this server: set ADMIN_TOKEN, and send it as Authorization: Bearer"
             raise RequestFault(403, "admin_token_not_set", text)
         elif not _is_loopback(request.headers.get("host", "")):
@@ -91,3 +109,13 @@ def _is_loopback(host: str) -> bool:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _is_own_address(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    # A socket for both families shows an IPv4 client so.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,6 +1,6 @@
 """Builds the ASGI application: push requests go straight to their endpoint, all others to the table of routes.
 
-Called by `server`, with a service. Every path is listed here.
+Called by `server` and `embedded`, with a service. Every path is listed here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.responses import Response
 from millpond.core.answers import Count, Reason
 from millpond.core.errors import KeysUnavailable, PushForbidden, PushRefused, StoreFileGone
 from millpond.http import operation as op
-from millpond.http.access import Access
+from millpond.http.access import Access, Exposed
 from millpond.http.api.artifacts import Artifacts
 from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
@@ -25,13 +25,12 @@ from millpond.http.api.live import LiveApi
 from millpond.http.api.move_ids import OldIdsApi
 from millpond.http.api.rebuild import RebuildApi
 from millpond.http.events import EVENTS_PATH, EventsEndpoint
-from millpond.http.fast_push import PUSH_PATH
 from millpond.http.openapi import OpenApiEndpoint
 from millpond.http.pages import Pages
 from millpond.http.request_schemas import PUSH_EXAMPLE
 from millpond.http.routing import Route, Table, json_response
 from millpond.ingress.oidc import PushGuard
-from millpond.ingress.push import RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send
+from millpond.ingress.push import PUSH_PATH, RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send
 from millpond.service.service import Service
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -91,8 +90,9 @@ class Unready(msgspec.Struct):
     reason: Reason
 
 
-def build_app(service: Service, push: PushEndpoint) -> App:
-    table = build_table(service, push.guard)
+def build_app(service: Service, push: PushEndpoint, exposed: Exposed | None = None) -> App:
+    """`exposed` decides which requests may come from other machines; by default HOST decides for all of them."""
+    table = build_table(service, push.guard, exposed)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -106,7 +106,7 @@ def build_app(service: Service, push: PushEndpoint) -> App:
     return app
 
 
-def build_table(service: Service, guard: PushGuard | None = None) -> Table:
+def build_table(service: Service, guard: PushGuard | None = None, exposed: Exposed | None = None) -> Table:
     @op.operation("", {503: [op.Shape(Unready, (op.ENDING, "store_failing", StoreFileGone.reason))]})
     async def ready(_: Request) -> Health | Response:
         """Whether messages are taken.
@@ -139,7 +139,10 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
         return Index("millpond", [base + route.path for route in routes])
 
     settings = service.settings
-    events = EventsEndpoint(service.flow, guard, settings)
+    if exposed is None:
+        is_exposed = settings.is_exposed
+        exposed = lambda _: is_exposed  # noqa: E731 - a constant as a rule
+    events = EventsEndpoint(service.flow, guard, settings, exposed)
     openapi = OpenApiEndpoint()
     routes = [
         # Answered before the table; listed so that the table has the access rule of every path.
@@ -161,4 +164,4 @@ def build_table(service: Service, guard: PushGuard | None = None) -> Table:
     ]
     asked_for = {Access.PUSH: guard is not None, Access.ADMIN: settings.admin_token is not None}
     openapi.describe(routes, frozenset(access for access, asked in asked_for.items() if asked))
-    return Table(routes, admin_token=settings.admin_token, exposed=settings.is_exposed, log=service.log)
+    return Table(routes, admin_token=settings.admin_token, exposed=exposed, log=service.log)

@@ -9,7 +9,7 @@ import msgspec
 
 from millpond._version import __version__
 from millpond.core import timestamps
-from millpond.http.fast_push import PUSH_PATH
+from millpond.ingress.push import PUSH_PATH
 from millpond.settings import Settings
 
 

@@ -7,7 +7,7 @@
 A large body is granted as a whole, so that it can be completed: bodies that wait for each other's last bytes would
 deadlock. Small bodies have their own share, so that a few stalled large uploads never block ordinary messages. A
 connection that has waited BODY_WAIT_S is refused with 429; it is refused immediately if the bytes counted without a
-grant exceed the whole budget. Called by `limits` and `fast_push`. Never reads or closes a connection itself.
+grant exceed the whole budget. Called by `limits` and `embedded`. Never reads or closes a connection itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+BODY_BYTES_MAX = 14 * 1024 * 1024
+# The time in which a request must be complete.
+REQUEST_S_MAX = 20.0
 SMALL_BYTES_MAX = 64 * 1024
 # A small body is read up to this size in any case: most messages are no larger.
 TINY_BYTES_MAX = 8 * 1024

@@ -19,7 +19,7 @@ from millpond.core.errors import (
 )
 from millpond.flow.results import FlowAgain, FlowAnswer
 from millpond.flow.service import Flow
-from millpond.http.access import RequestFault
+from millpond.http.access import Exposed, RequestFault
 from millpond.http.operation import ENDING, FULL, STORE_FAILS, Answers, Body, Shape, fails, operation, parameter
 from millpond.http.routing import json_response
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
@@ -55,11 +55,12 @@ _EXAMPLE = {
 
 
 class EventsEndpoint:
-    def __init__(self, flow: Flow, guard: PushGuard | None, settings: Settings) -> None:
+    def __init__(self, flow: Flow, guard: PushGuard | None, settings: Settings, exposed: Exposed) -> None:
         self._flow = flow
         self._guard = guard
         # The same rule as for pushes; checked here because a server that pulls its messages starts without it.
-        self._closed = guard is None and settings.is_exposed and settings.push_unauthenticated == "refuse"
+        self._needs_token = guard is None and settings.push_unauthenticated == "refuse"
+        self._exposed = exposed
 
     @operation(
         "takeEvent",
@@ -97,7 +98,7 @@ class EventsEndpoint:
 
     async def _check_sender(self, request: Request) -> None:
         """Verify the token before anything else of the request is read, if the server asks for tokens."""
-        if self._closed:
+        if self._needs_token and self._exposed(request.scope):
             raise PushForbidden("others can reach this server: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT")
         if self._guard is None:
             return

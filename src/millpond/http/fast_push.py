@@ -12,9 +12,8 @@ import http
 from functools import partial
 
 from millpond.http.limits import BoundedProtocol
-from millpond.ingress.push import Headers, PushEndpoint
+from millpond.ingress.push import PUSH_PATH, Headers, PushEndpoint
 
-PUSH_PATH = "/pubsub/push"
 _PUSH_URL = PUSH_PATH.encode()
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n".encode()

@@ -25,13 +25,11 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from millpond.core.errors import Overloaded
-from millpond.http.bodies import SMALL_BYTES_MAX, Bodies, Claim, release_claim
+from millpond.http.bodies import BODY_BYTES_MAX, REQUEST_S_MAX, SMALL_BYTES_MAX, Bodies, Claim, release_claim
 from millpond.http.flow_control import HeldFlow
 from millpond.http.refusal import refusal_bytes, write_and_linger
 
 HEADER_BYTES_MAX = 32 * 1024
-BODY_BYTES_MAX = 14 * 1024 * 1024
-REQUEST_S_MAX = 20.0
 UNREAD_S_MAX = 30.0
 PIPELINED_MAX = 32
 TINY_CHUNKS_MAX, TINY_CHUNK_BYTES = 4_096, 16

@@ -137,19 +137,25 @@ class OpenApiEndpoint:
     """Answers with the description of a table of routes, encoded once."""
 
     def __init__(self) -> None:
-        self._encoded = b""
+        self._described: dict[str, Any] = {}
+        # The root path it was encoded for last, and the encoded description.
+        self._encoded = ("", b"")
 
     def route(self) -> Route:
         return Route("/openapi.json", {_READING: self._answer}, Access.OPEN)
 
     def describe(self, routes: Sequence[Route], asked_for: frozenset[Access]) -> None:
         """Called with the table that holds this route. `asked_for`: the kinds of access that need a token here."""
-        self._encoded = msgspec.json.encode(description(routes, asked_for))
+        self._described = description(routes, asked_for)
+        self._encoded = ("", msgspec.json.encode(self._described))
 
     @operation("openapi", {200: [Shape(OpenApi)]})
-    async def _answer(self, _: Request) -> Response:
+    async def _answer(self, request: Request) -> Response:
         """This description."""  # noqa: D404 - it describes itself
-        return Response(self._encoded, media_type=JSON)
+        root = request.scope.get("root_path", "")
+        if root != self._encoded[0]:
+            self._encoded = (root, msgspec.json.encode({**self._described, "servers": [{"url": root or "/"}]}))
+        return Response(self._encoded[1], media_type=JSON)
 
 
 class _Described(NamedTuple):

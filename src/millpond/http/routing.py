@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from millpond.core.answers import Failure
 from millpond.core.errors import Overloaded, StoreError
-from millpond.http.access import Access, AccessRules, RequestFault
+from millpond.http.access import Access, AccessRules, Exposed, RequestFault
 from millpond.http.operation import Operation
 from millpond.ingress.push import RETRY_AFTER_S
 from millpond.telemetry.log import Log
@@ -68,7 +68,7 @@ def failure(status: int, reason: str, text: str, headers: Mapping[str, str] | No
 class Table:
     """Finds the route of a request, and turns its result or error into an answer."""
 
-    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: bool, log: Log) -> None:
+    def __init__(self, routes: Sequence[Route], *, admin_token: str | None, exposed: Exposed, log: Log) -> None:
         self.routes = routes
         self._access = AccessRules(admin_token=admin_token, exposed=exposed)
         self._log = log

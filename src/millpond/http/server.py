@@ -23,18 +23,16 @@ from typing import Any, BinaryIO, Protocol
 import uvicorn
 import uvloop
 
-from millpond.core.ack import Settlement
-from millpond.core.errors import MillpondError, SettingsError, StoreError
-from millpond.core.model import Outcome, Result
+from millpond.core.errors import SettingsError, StoreError
 from millpond.core.ports import StoreWithCatalog
 from millpond.http.app import App, build_app
 from millpond.http.banner import print_welcome, shown_host
 from millpond.http.bodies import Bodies
 from millpond.http.connections import Connections, connections_allowed, watch_connections
-from millpond.http.fast_push import PUSH_PATH, DirectProtocol
-from millpond.http.refusal import RETRYABLE
+from millpond.http.fast_push import DirectProtocol
+from millpond.http.refusal import publish_refusal
 from millpond.ingress.oidc import PushGuard, build_guard
-from millpond.ingress.push import Headers, PushEndpoint, Respond
+from millpond.ingress.push import PUSH_PATH, Headers, PushEndpoint, Respond
 from millpond.service.service import Service
 from millpond.service.stores import lock_store, open_store
 from millpond.settings import Settings
@@ -180,21 +178,17 @@ async def _serve(
     )
     server = _Server(config)
     server.server_state.connections = open_ones
-    # Tasks that end with the signal; those in `last` end only when all accepted messages are finished.
+    # Tasks that end with the signal.
     first: list[asyncio.Task[None]] = []
     stop = partial(_stop, service, server, source, last_resort, first)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    last = [
-        loop.create_task(watch_connections(lambda: list(open_ones))),
-        loop.create_task(service.sweeper.sweep_for_ever()),
-    ]
+    # Ends only when all accepted messages are finished.
+    watching = loop.create_task(watch_connections(lambda: list(open_ones)))
     _calm_collector()
     _return_large_blocks()
     sys.setswitchinterval(SWITCH_S)
-    service.monitor.start()
-    service.flow.start()
-    service.log.note("INFO", "ready", views=[view.name for view in service.views], steps=sorted(service.flow.steps))
+    service.start()
     if source is not None:
         source.start(stop)
     if company is not None:
@@ -205,8 +199,7 @@ async def _serve(
     if source is not None:
         await source.closed()
     ended = await asyncio.gather(*first, return_exceptions=True)
-    for task in last:
-        task.cancel()
+    watching.cancel()
     await service.close()
     last_resort.leave_after(LEAVE_S)
     for failure in ended:
@@ -289,14 +282,8 @@ class _NoPush(PushEndpoint):
 def _protocol(
     service: Service, push: PushEndpoint, bodies: Bodies, connections: Connections
 ) -> type[DirectProtocol]:
-    def on_refusal(status: int, reason: str, text: str) -> None:
-        again = status in RETRYABLE
-        result = Result(Outcome.RETRY if again else Outcome.POISON, reason, error=MillpondError(text))
-        settlement = Settlement(status, None, retryable=again)
-        service.outcomes.publish(None, result, settlement, 0.0, counts=False)
-
     shared = {
-        "on_refusal": staticmethod(on_refusal),
+        "on_refusal": staticmethod(partial(publish_refusal, service.outcomes)),
         "on_connected": staticmethod(connections.connected),
         "push": push,
         "bodies": bodies,

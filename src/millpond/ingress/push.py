@@ -29,6 +29,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+PUSH_PATH = "/pubsub/push"
 RETRY_AFTER_S = 1
 # Requests that may wait for certificates; each holds the body bytes that arrived with its headers.
 CHECKS_MAX = 256

@@ -1,18 +1,22 @@
 """The running service: store, views, engine, dead letters, flow runs, log, metrics and live data.
 
-The server, the commands that use a store directly, and the tests build it. It contains no logic of its own.
+The server, embedded ponds, the commands that use a store directly, and the tests build it. It contains no logic of
+its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from millpond.core import timestamps
-from millpond.core.ack import settle_file
-from millpond.core.model import Delivery, Result
+from millpond.core.ack import settle_file, settle_pull
+from millpond.core.errors import Overloaded
+from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.ports import DeadLetterSink, StoreWithCatalog
 from millpond.core.route import Router
 from millpond.core.view import View
@@ -47,7 +51,7 @@ class Service:
         self,
         settings: Settings,
         store: StoreWithCatalog,
-        log_stream: BinaryIO,
+        log_output: BinaryIO | logging.Logger,
         wall_clock: Callable[[], int] = lambda: time.time_ns() // 1_000,
         monotonic: Callable[[], float] = time.monotonic,
         *,
@@ -60,7 +64,7 @@ class Service:
         self.store = store
         self._wall_clock = wall_clock
         self.metrics = Metrics()
-        self.log = Log(log_stream, env=settings.env, metrics=self.metrics)
+        self.log = Log(log_output, env=settings.env, metrics=self.metrics)
         self.outcomes = Outcomes(wall_clock, self.log.unexpected)
         self.outcomes.subscribe(self.metrics.on_outcome)
         self.outcomes.subscribe(self.log.on_outcome)
@@ -90,6 +94,7 @@ class Service:
         steps = load_configured_steps(settings)
         self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock, steps=steps)
         self.sweeper = Sweeper(store, ClockAgreement(wall_clock, monotonic), self.log, settings.event_log_ttl_days)
+        self._sweeping: asyncio.Task[None] | None = None
         self._watch_gauges()
         self.monitor = Monitor(
             metrics=self.metrics,
@@ -108,6 +113,32 @@ class Service:
             ("millpond_messages_in_line", "Messages waiting for room.", lambda: self.engine.in_line),
         ):
             self.metrics.watch(name, text, value)
+
+    def start(self) -> None:
+        """Start the background work, on the running event loop: live data, flow runs, deletion of what has expired.
+
+        `close` ends it. Commands that use a store directly do not need it.
+        """
+        self._sweeping = asyncio.get_running_loop().create_task(self.sweeper.sweep_for_ever())
+        self.monitor.start()
+        self.flow.start()
+        self.log.note("INFO", "ready", views=[view.name for view in self.views], steps=sorted(self.flow.steps))
+
+    async def handle(self, delivery: Delivery) -> Result:
+        """The result of a message that the caller delivers. If there is no room, waits for it as a push does."""
+        began = time.perf_counter()
+        answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def done(result: Result) -> None:
+            self.outcomes.publish(delivery, result, settle_pull(result), time.perf_counter() - began)
+            if not answered.done():
+                answered.set_result(result)
+
+        try:
+            self.engine.submit(delivery, done, wait=True)
+        except Overloaded as error:
+            done(Result(Outcome.RETRY, error.reason, error=error))
+        return await answered
 
     async def handle_line(self, delivery: Delivery) -> Result:
         """The result of a message that was read from a file. Raises Overloaded if there is no room."""
@@ -142,10 +173,18 @@ class Service:
         await asyncio.gather(self.engine.drain(), self.flow.drain())
 
     async def close(self) -> None:
-        await self.drain()
-        self.outcomes.flush()
-        await self.monitor.close()
-        await self.flow.close()
-        await self._dead_letter_sink.close()
-        await self.store.close()
-        self.log.close()
+        """Drain, end the background work, and close the store. Each part is closed even if another one fails."""
+        async with contextlib.AsyncExitStack() as last:
+            last.callback(self.log.close)
+            last.push_async_callback(self.store.close)
+            last.push_async_callback(self._dead_letter_sink.close)
+            last.push_async_callback(self.flow.close)
+            last.push_async_callback(self.monitor.close)
+            last.callback(self.outcomes.flush)
+            last.push_async_callback(self._stop_sweeping)
+            await self.drain()
+
+    async def _stop_sweeping(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)

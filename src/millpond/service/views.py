@@ -69,6 +69,32 @@ def load_views(settings: Settings) -> list[View]:
     return views
 
 
+def given_views(given: Sequence[View | type[View] | str], settings: Settings) -> list[View]:
+    """The views of an embedded pond: view objects, view classes, and the views of the modules that are named."""
+    if isinstance(given, str | View | type) or not isinstance(given, Sequence) or not given:
+        raise SettingsError("VIEWS", given, "must be a list with at least one view: views=[Orders()]")
+    views: list[View] = []
+    for item in given:
+        if isinstance(item, str):
+            views += _views_of(import_module("VIEWS", item), item, settings)
+        elif isinstance(item, type) and issubclass(item, View):
+            views.append(_built(item))
+        elif isinstance(item, View):
+            views.append(item)
+        else:
+            raise SettingsError("VIEWS", item, "must be a view object, a view class, or a module's name")
+    _check(views, settings)
+    return views
+
+
+def _built(view: type[View]) -> View:
+    try:
+        return view()
+    except Exception as error:
+        text = f"cannot be made without arguments ({type(error).__name__}: {error}): give an object instead"
+        raise SettingsError("VIEWS", view.__qualname__, text) from error
+
+
 def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
     if hasattr(module, "views"):
         found = list(module.views(settings))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millpond.core.errors import SettingsError
@@ -36,9 +36,11 @@ def check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
         )
 
 
-def check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, emulated: bool) -> None:
+def check_cloud(
+    values: Mapping[str, Any], origins: Mapping[str, str], required: Sequence[str], *, emulated: bool
+) -> None:
     if values["store"] == FIRESTORE:
-        for name in REQUIRED_ON_FIRESTORE:
+        for name in required:
             if origins[name] == "default":
                 raise SettingsError(name, "", "must be set where STORE=firestore")
     topic = values["dlq_topic"]

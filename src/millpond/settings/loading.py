@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.errors import SettingsError
-from millpond.settings.checks import FIRESTORE, check_cloud, check_together
+from millpond.settings.checks import FIRESTORE, REQUIRED_ON_FIRESTORE, check_cloud, check_together
 from millpond.settings.table import TABLE
 
 
@@ -124,8 +124,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.store.removeprefix("sqlite:")) if self.store.startswith("sqlite:") else None
 
 
-def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None) -> Settings:
-    """The settings of `environment` (os.environ) with `overrides` from the command line on top."""
+def load(
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    required: Sequence[str] = REQUIRED_ON_FIRESTORE,
+) -> Settings:
+    """The settings of `environment` (os.environ) with `overrides` from the command line on top.
+
+    `required` are those that have no default on Firestore.
+    """
     environment = os.environ if environment is None else environment
     overrides = overrides or {}
     on_cloud_run = "K_SERVICE" in environment
@@ -147,5 +155,5 @@ def load(environment: Mapping[str, str] | None = None, overrides: Mapping[str, s
     if values["event_log"] is None:
         values["event_log"] = values["store"] != FIRESTORE
     check_together(values, on_cloud_run=on_cloud_run)
-    check_cloud(values, origins, emulated=bool(environment.get("PUBSUB_EMULATOR_HOST")))
+    check_cloud(values, origins, required, emulated=bool(environment.get("PUBSUB_EMULATOR_HOST")))
     return Settings(origins=origins, **values)

@@ -1,8 +1,8 @@
 // Requests to the server: the token, and failures as one kind of error. Nothing here knows a page.
 
-import { askForToken, token } from "./session.js";
+import { BASE, askForToken, token } from "./session.js";
 
-/** What came instead of an answer. `status` is 0 where nothing came at all. */
+/** `status` is 0 if no answer came. */
 export class ApiError extends Error {
   constructor(status, reason, text) {
     super(text);
@@ -37,7 +37,7 @@ export async function answer(path, options = {}) {
 async function send(path, options, sent) {
   const headers = { ...options.headers, ...(sent === null ? {} : { authorization: `Bearer ${sent}` }) };
   try {
-    return await fetch(path, { ...options, headers, cache: "no-store" });
+    return await fetch(BASE + path, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "offline", "The server does not answer.");

@@ -82,7 +82,7 @@ function attributes(text) {
   return [html("h3", "Attributes"), tree(found)];
 }
 
-/** As text, whatever it is: indented where it is JSON, and with a word of warning where bytes were lost. */
+/** As text: indented if it is JSON, with a warning if bytes were lost. */
 function payload(text) {
   if (text === "") return html("p.note", "It is empty.");
   const found = parsed(text);

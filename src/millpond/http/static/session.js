@@ -1,17 +1,20 @@
-// The admin token: asked for when the server wants one, kept in sessionStorage, and gone with the tab.
+// The server's path, and its admin token, which is kept in sessionStorage and gone with the tab.
 
 import { html } from "./dom.js";
 
-const KEY = "millpond.token";
+// Empty, or the path of a mount or a proxy.
+export const BASE = new URL("..", import.meta.url).pathname.slice(0, -1);
+
+const KEY = `millpond.token${BASE}`;
 let asking = null;
-// Who closed the prompt is not asked by every request that follows, but by a button.
+// A reader who closed the prompt is asked again by a button only.
 let declined = false;
 
 export function token() {
   return sessionStorage.getItem(KEY);
 }
 
-/** Ask the reader for a token; `refused` is one the server would not have. False where none was given. */
+/** Ask the reader for a token; `refused` is one the server refused. False if none was given. */
 export function askForToken(refused) {
   // Another request may have asked meanwhile, and been answered.
   if (token() !== refused) return Promise.resolve(true);

@@ -5,7 +5,7 @@
 
 const STAMP = /^(?:(\d{17})\.(\d{20})|(\d{20})\.(\d{17}))\.(\d{17})\.([^]*)$/;
 
-/** The parts in the order they are compared in, each `{name, text, rank}`; null where it is no stamp. */
+/** The parts in the order they are compared in, each `{name, text, rank}`; null if it is no stamp. */
 export function stampParts(stamp) {
   const found = typeof stamp === "string" ? STAMP.exec(stamp) : null;
   if (!found) return null;
@@ -20,7 +20,7 @@ export function stampParts(stamp) {
   return sequenceFirst ? [parts[1], parts[0], parts[2], parts[3]] : parts;
 }
 
-/** The name of the first part in which two stamps differ; null where they are equal or cannot be compared. */
+/** The name of the first part in which two stamps differ; null if they are equal or cannot be compared. */
 export function decidingPart(one, other) {
   const [a, b] = [stampParts(one), stampParts(other)];
   if (!a || !b || one === other) return null;

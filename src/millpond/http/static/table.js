@@ -1,4 +1,4 @@
-// What tables share: a row of heads, links to documents, and a box to scroll in where one is wider than the page.
+// What tables share: a row of heads, links to documents, and a box to scroll a wide one in.
 
 import { html } from "./dom.js";
 import { toDocument } from "./routes.js";

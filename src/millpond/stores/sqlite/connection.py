@@ -5,7 +5,8 @@ Opened by the store, by backups and by the doctor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import apsw
@@ -19,21 +20,32 @@ def open_writer(
     path: Path | str, migrations: Sequence[str] = MIGRATIONS, *, durable: bool = True
 ) -> apsw.Connection:
     connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    # NORMAL could lose acknowledged commits in a power failure.
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
-    # Small: a commit that splits a page scans SQLite's whole cache. The kernel caches the file anyway.
-    connection.execute("PRAGMA cache_size = -8192")
-    # A statement of many rows keeps a journal to undo it. In memory, or each one would create a temporary file.
-    connection.execute("PRAGMA temp_store = MEMORY")
-    upgrade(connection, migrations, path)
+    with _closed_on_failure(connection):
+        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        # NORMAL could lose acknowledged commits in a power failure.
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000").fetchall()
+        # Small: a commit that splits a page scans SQLite's whole cache. The kernel caches the file anyway.
+        connection.execute("PRAGMA cache_size = -8192")
+        # A statement of many rows keeps a journal to undo it. In memory, or each one would create a temporary file.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        upgrade(connection, migrations, path)
     return connection
 
 
 def open_reader(path: Path | str) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-    refuse_newer(connection, len(MIGRATIONS), path)
+    with _closed_on_failure(connection):
+        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        refuse_newer(connection, len(MIGRATIONS), path)
     return connection
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: apsw.Connection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

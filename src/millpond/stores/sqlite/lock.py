@@ -18,12 +18,12 @@ from millpond.core.errors import MillpondError
 class StoreInUse(MillpondError):
     """Another process writes to this store."""
 
-    def __init__(self, path: Path, holder: Holder) -> None:
+    def __init__(
+        self, path: Path, holder: Holder, advice: str = "stop it, or name another store with STORE=sqlite:PATH"
+    ) -> None:
         where = f" ({holder.url})" if holder.url else ""
-        super().__init__(
-            f"{path} is in use by process {holder.pid}{where}: "
-            "stop it, or name another store with STORE=sqlite:PATH"
-        )
+        super().__init__(f"{path} is in use by process {holder.pid}{where}: {advice}")
+        self.path = path
         self.holder = holder
 
 

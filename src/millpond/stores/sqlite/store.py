@@ -76,8 +76,13 @@ class SqliteStore:
                 sqlite_schema.last_version(self._look_connection)
             else:
                 self._read_connection = open_reader(path)
-        except apsw.Error as error:
-            raise translate(error) from error
+        except BaseException as error:
+            # The caller gets no store to close.
+            for opened in [found for found in vars(self).values() if isinstance(found, apsw.Connection)]:
+                opened.close()
+            if isinstance(error, apsw.Error):
+                raise translate(error) from error
+            raise
         self._file = None if self._read_only else StoreFile(path)
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
