@@ -25,6 +25,10 @@ from millpond.service.service import Service
 
 _MIB = 1024 * 1024
 _LOOK_S = 0.01
+_HOW_TO_PUSH = (
+    "without tokens only this machine may push: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, or "
+    "PUSH_UNAUTHENTICATED=allow if the host checks who calls"
+)
 
 
 class EmbeddedApp:
@@ -35,8 +39,8 @@ class EmbeddedApp:
         self._outcomes = service.outcomes
         self._push_needs_token = guard is None and settings.push_unauthenticated == "refuse"
         self._exposed = (lambda _: True) if settings.is_exposed else may_be_remote
-        push = PushEndpoint(service.engine, service.outcomes, guard)
-        self._app = build_app(service, push, self._exposed)
+        self._push = PushEndpoint(service.engine, service.outcomes, guard)
+        self._app = build_app(service, self._push, self._exposed)
         self._bodies = Bodies(settings.http_bodies_mib * _MIB, asyncio.get_running_loop().time)
         self._open = 0
         service.metrics.watch("millpond_request_body_bytes", "Request bodies in memory.", lambda: self._bodies.held)
@@ -50,11 +54,12 @@ class EmbeddedApp:
         body = _BoundedBody(scope, receive, self._bodies)
         self._open += 1
         try:
-            if scope["path"] == PUSH_PATH:
-                self._check_pusher(scope)
-            await self._app(scope, body.receive, send)
+            if scope["path"] == PUSH_PATH and self._push_needs_token and self._exposed(scope):
+                await self._push.refuse(PushForbidden(_HOW_TO_PUSH), send)
+            else:
+                await self._app(scope, body.receive, send)
         except RequestFault as fault:
-            # Of a push request. The table of routes answers all others itself.
+            # The body of a push request. The table of routes answers all others itself.
             publish_refusal(self._outcomes, fault.status, fault.reason, str(fault))
             await refuse(fault.status, fault.reason, str(fault), fault.headers)(scope, receive, send)
         finally:
@@ -67,14 +72,6 @@ class EmbeddedApp:
         until = loop.time() + patience_s
         while self._open and loop.time() < until:  # noqa: ASYNC110 - a stop is rare, a request is not
             await asyncio.sleep(_LOOK_S)
-
-    def _check_pusher(self, scope: Scope) -> None:
-        if self._push_needs_token and self._exposed(scope):
-            text = (
-                "without a token only this machine may push: set PUSH_AUDIENCE and PUSH_SERVICE_ACCOUNT, "
-                "or PUSH_UNAUTHENTICATED=allow if the host checks who calls"
-            )
-            raise RequestFault(PushForbidden.status, PushForbidden.reason, text)
 
 
 def refuse(status: int, reason: str, text: str, headers: Any = None) -> Response:

@@ -11,6 +11,7 @@ import collections
 import http
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -154,7 +155,10 @@ class OpenApiEndpoint:
         """This description."""  # noqa: D404 - it describes itself
         root = request.scope.get("root_path", "")
         if root != self._encoded[0]:
-            self._encoded = (root, msgspec.json.encode({**self._described, "servers": [{"url": root or "/"}]}))
+            self._encoded = (
+                root,
+                msgspec.json.encode({**self._described, "servers": [{"url": quote(root) or "/"}]}),
+            )
         return Response(self._encoded[1], media_type=JSON)
 
 

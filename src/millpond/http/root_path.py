@@ -6,7 +6,7 @@ Some do not, and a proxy may have removed a part of it. Routes see paths without
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from millpond.ingress.push import Scope
 
@@ -22,8 +22,8 @@ def without_root(scope: Scope) -> Scope:
     return {
         **scope,
         "root_path": root,
-        # Starlette's `base_url` begins with it.
-        "app_root_path": root,
+        # Starlette's `base_url` begins with it, as it is.
+        "app_root_path": quote(root),
         "path": path[len(prefix) :],
         "raw_path": _raw_without(raw, prefix),
     }

@@ -108,10 +108,14 @@ class PushEndpoint:
                 return
             self.accept(scope["method"], scope["headers"], body, respond)
             del body
-        status, headers, answer = await answered
-        headers = [_JSON, (b"content-length", b"%d" % len(answer)), *headers]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        await _send(send, *await answered)
+
+    async def refuse(self, error: PushRefused, send: Send) -> None:
+        """Answer a request whose sender may not push. Nothing of its body is read."""
+        answers: list[tuple[int, Headers, bytes]] = []
+        result = Result(Outcome.RETRY, error.reason, error=error)
+        self._answer(None, time.perf_counter(), lambda *answer: answers.append(answer), result)
+        await _send(send, *answers[0])
 
     async def _is_allowed(self, headers: Headers, respond: Respond) -> bool:
         """Whether the token is valid. If not, the request is answered, and its body is not read."""
@@ -210,6 +214,12 @@ class _MethodNotAllowed(_Refused):
 class _UnsupportedMediaType(_Refused):
     status = 415
     reason = "unsupported_media_type"
+
+
+async def _send(send: Send, status: int, headers: Headers, answer: bytes) -> None:
+    headers = [_JSON, (b"content-length", b"%d" % len(answer)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
 
 
 async def _read_body(receive: Receive) -> bytes | None:

@@ -130,9 +130,9 @@ class Service:
         answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def done(result: Result) -> None:
-            self.outcomes.publish(delivery, result, settle_pull(result), time.perf_counter() - began)
             if not answered.done():
                 answered.set_result(result)
+            self.outcomes.publish(delivery, result, settle_pull(result), time.perf_counter() - began)
 
         try:
             self.engine.submit(delivery, done, wait=True)
