@@ -208,7 +208,7 @@ async def test_another_event_loop_is_refused() -> None:
     async with memory_pond() as pond:
 
         def elsewhere() -> None:
-            asyncio.run(pond.publish("orders", {"orderId": "o-1"}))  # type: ignore[arg-type]
+            asyncio.run(pond.publish("orders", {"orderId": "o-1"}))
 
         with pytest.raises(UsageError, match="another event loop"):
             await asyncio.to_thread(elsewhere)
@@ -564,3 +564,21 @@ async def test_an_event_is_of_the_hosts_type() -> None:
         await other.publish("orders", {"orderId": "o-2"})
         await pond.publish("orders", {"orderId": "o-1"}, attributes={"tenant": "t"}, message_id="m")
     assert [(event.message_id, event.attributes["tenant"]) for event in seen] == [("m", "t")]
+
+
+async def test_ponds_share_one_database_on_firestore(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any number of processes may: there is no lock, and each event counts once."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    settings = {"GCP_PROJECT": project, "ENV": "test"}
+    sale = {"shop": "s", "day": "d", "amount": 2}
+    async with (
+        Pond(views=[Sales()], store="firestore", settings=settings) as first,
+        Pond(views=[Sales()], store="firestore", settings=settings) as second,
+    ):
+        results = await asyncio.gather(
+            *(pond.publish("orders", sale, event_id=f"e-{n}") for n in range(5) for pond in (first, second))
+        )
+        assert sorted(result.outcome for result in results) == ["applied"] * 5 + ["duplicate"] * 5
+        assert (await second.get("sales", ("s", "d")) or {})["count"] == 5
