@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from millpond import (
@@ -449,18 +450,24 @@ async def test_a_start_that_fails_half_way_leaves_nothing_open(
 
 
 class SlowStore(MemoryStore):
-    """Every commit takes a while."""
+    """Every commit and every list takes a while."""
 
     def __init__(self) -> None:
         super().__init__()
         self.closed = False
-        self.committing = 0
+        self.committing = self.listing = 0
 
     async def commit(self, *arguments: Any) -> Any:
         self.committing += 1
         await asyncio.sleep(0.2)
         assert not self.closed
         return await super().commit(*arguments)
+
+    async def collections(self) -> list[tuple[str, int]]:
+        self.listing += 1
+        await asyncio.sleep(0.2)
+        assert not self.closed
+        return await super().collections()
 
     async def close(self) -> None:
         self.closed = True
@@ -481,6 +488,27 @@ async def test_messages_that_were_accepted_finish_before_the_stop(slow: SlowStor
         await until(lambda: slow.committing)
     results = await asyncio.gather(*sending)
     assert {result.outcome for result in results} == {Outcome.APPLIED}
+    assert slow.closed
+
+
+async def test_requests_that_are_being_answered_finish_before_the_stop(slow: SlowStore) -> None:
+    """Those that only read, too: the store is closed after them."""
+    pond = memory_pond()
+    transport = httpx.ASGITransport(pond.app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        async with pond:
+            asking = asyncio.create_task(http.get("/api/collections"))
+            await until(lambda: slow.listing)
+        assert (await asking).json() == {"collections": []}
+    assert slow.closed
+
+
+async def test_a_service_that_cannot_be_built_closes_the_store(
+    slow: SlowStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millpond.service.opening.Service", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await memory_pond().__aenter__()
     assert slow.closed
 
 
