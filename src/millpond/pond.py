@@ -58,15 +58,15 @@ class Pond:
         self,
         views: Sequence[View | type[View] | str] | None = None,
         *,
-        store: str | None = None,
+        store: str | Settings | None = None,
         settings: Settings | Mapping[str, object] | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
         """Check the arguments; nothing is opened yet. Raises SettingsError.
 
         `views`: view objects, view classes or names of modules, and exactly those; without it the built-in views
-        and those that VIEWS names. `store`: "sqlite:PATH", "memory" or "firestore". `settings`: values by name, as
-        docs/settings.md lists them, or a `Settings` object. Environment variables have no effect, unless
+        and those that VIEWS names. `store`: "sqlite:PATH", "memory", "firestore", or a `Settings` object, which has
+        its own. `settings`: values by name, as docs/settings.md lists them, or a `Settings` object. Environment variables have no effect, unless
         `load_settings()` reads them. `logger`: where log lines go, by default `logging.getLogger("millpond")`.
         """
         self._settings = embedded_settings(store, settings, built_in=views is None)

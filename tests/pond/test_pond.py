@@ -286,6 +286,7 @@ def test_settings_are_given_by_name_or_as_an_object() -> None:
     assert (named.receipt_ttl_days, named.event_log, named.store) == (30.0, False, "memory")
     whole: Settings = load_settings({"STORE": "memory", "ENV": "prod"})
     assert Pond(views=[Orders()], settings=whole)._settings is whole  # noqa: SLF001
+    assert Pond(views=[Orders()], store=whole)._settings is whole  # noqa: SLF001
 
 
 async def test_views_are_objects_classes_or_modules() -> None:

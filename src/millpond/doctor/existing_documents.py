@@ -24,7 +24,7 @@ _LEFT_ALONE = (
 )
 
 
-class Found(NamedTuple):
+class ForeignDocuments(NamedTuple):
     """The documents of one collection that another program wrote, by what the view does with them."""
 
     view: View
@@ -51,8 +51,8 @@ async def check_existing(listing: Listing, views: Iterable[View], most: int, now
     return [fine(CHECK, f"Millpond wrote all documents of the loaded views: {documents:,} looked at")]
 
 
-async def _look(listing: Listing, view: View, collection: str, most: int, now: int) -> Found:
-    found = Found(view, collection, 0, whole=True, left_alone=[], adopted=[], frozen=[])
+async def _look(listing: Listing, view: View, collection: str, most: int, now: int) -> ForeignDocuments:
+    found = ForeignDocuments(view, collection, 0, whole=True, left_alone=[], adopted=[], frozen=[])
     documents = 0
     async for page in pages(listing, collection, most + 1):
         for snapshot in page[: most - documents]:
@@ -61,7 +61,7 @@ async def _look(listing: Listing, view: View, collection: str, most: int, now: i
     return found._replace(documents=min(documents, most), whole=documents <= most)
 
 
-def _sort(found: Found, snapshot: Snapshot, now: int) -> None:
+def _sort(found: ForeignDocuments, snapshot: Snapshot, now: int) -> None:
     document, path = snapshot.data, snapshot.ref.path
     if document is None or is_stamped(document):
         return
@@ -77,7 +77,7 @@ def _sort(found: Found, snapshot: Snapshot, now: int) -> None:
     (found.frozen if is_ahead else found.adopted).append(path)
 
 
-def _judge(found: Found) -> list[Finding]:
+def _judge(found: ForeignDocuments) -> list[Finding]:
     seen = "" if found.whole else f" among the first {found.documents:,}, more were not looked at"
     findings = []
     if found.left_alone:

@@ -22,16 +22,7 @@ from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine
 from millpond.engine.committer import Committer
 from millpond.engine.poison_policy import refuse_or_bury
 from millpond.engine.rules import EngineRules
-from millpond.engine.ticket import (
-    Arrival,
-    Batch,
-    Done,
-    Progress,
-    Ticket,
-    call,
-    internal_error,
-    report_bug,
-)
+from millpond.engine.ticket import Arrival, Batch, Done, Progress, Ticket, call, internal_error, report_bug
 
 # A commit is delayed for at most this long while every event-loop iteration brings more messages.
 GATHER_S = 0.005
@@ -151,9 +142,8 @@ class Queue:
 
     def _route(self, arrival: Arrival, now: int, deadline: float) -> bool:
         """Whether it stays in the room; False if it was answered or is being buried."""
-        item = self._router.route(
-            arrival.delivery, now, replay=arrival.replay, bury=arrival.bury, only=arrival.only
-        )
+        replay, bury, only = arrival.replay, arrival.bury, arrival.only
+        item = self._router.route(arrival.delivery, now, replay=replay, bury=bury, only=only)
         # If one view accepts it, the faults of the others are handled after its commit.
         hopeless = item.faults and not item.targets
         if hopeless and (refusal := refuse_or_bury(item, self._rules, now)) is not None:

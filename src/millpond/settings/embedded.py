@@ -25,22 +25,28 @@ _PLATFORM = ("K_SERVICE", "PUBSUB_EMULATOR_HOST")
 
 
 def embedded_settings(
-    store: str | None, given: Settings | Mapping[str, object] | None, *, built_in: bool
+    store: str | Settings | None, given: Settings | Mapping[str, object] | None, *, built_in: bool
 ) -> Settings:
     """`built_in`: whether the pond has the built-in views, which need more settings on Firestore."""
+    if isinstance(store, Settings) and given is None:
+        return store
     if isinstance(given, Settings):
         if store is not None:
-            raise SettingsError("STORE", store, "is given twice: the Settings object has a store already")
+            raise SettingsError("STORE", _named(store), "is given twice: the Settings object has a store already")
         return given
     if given is not None and not isinstance(given, Mapping):
         raise SettingsError("settings", type(given).__name__, "must be a dict of settings, or a Settings object")
     overrides = {str(name): _text(str(name), value) for name, value in (given or {}).items()}
     if not isinstance(store, str):
         what = 'must be "sqlite:PATH", "firestore" or "memory" (nothing is kept)'
-        raise SettingsError("STORE", "" if store is None else type(store).__name__, what)
+        raise SettingsError("STORE", _named(store), what)
     platform = {name: os.environ[name] for name in _PLATFORM if name in os.environ}
     required = REQUIRED_ON_FIRESTORE if built_in else _REQUIRED_OF_ALL
     return load(platform, {**overrides, "STORE": store}, required=required)
+
+
+def _named(store: object) -> str:
+    return store if isinstance(store, str) else "" if store is None else type(store).__name__
 
 
 def _text(name: str, value: object) -> str:
