@@ -66,8 +66,9 @@ class Pond:
 
         `views`: view objects, view classes or names of modules, and exactly those; without it the built-in views
         and those that VIEWS names. `store`: "sqlite:PATH", "memory", "firestore", or a `Settings` object, which has
-        its own. `settings`: values by name, as docs/settings.md lists them, or a `Settings` object. Environment variables have no effect, unless
-        `load_settings()` reads them. `logger`: where log lines go, by default `logging.getLogger("millpond")`.
+        its own. `settings`: values by name, as docs/settings.md lists them, or a `Settings` object. Environment
+        variables have no effect, unless `load_settings()` reads them. `logger`: where log lines go, by default
+        `logging.getLogger("millpond")`.
         """
         self._settings = embedded_settings(store, settings, built_in=views is None)
         self._views = load_views(self._settings) if views is None else given_views(views, self._settings)
