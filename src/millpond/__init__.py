@@ -7,8 +7,9 @@ else is private, and found through `docs/`.
 from millpond._version import __version__
 from millpond.core.document import hash_of, representable
 from millpond.core.errors import InvalidEvent, StepFailed
+from millpond.core.fields import is_blank, text_or_none, trimmed
 from millpond.core.ids import decode_id, encode_id
-from millpond.core.model import Document, Event, Ref, Snapshot, is_blank, text_or_none, trimmed
+from millpond.core.model import Document, Event, Ref, Snapshot
 from millpond.core.stamp import SEQUENCE_LAST, clamp_event_time, decode_stamp, find_counter, parse_sequence
 from millpond.core.timestamps import parse as parse_time
 from millpond.core.timestamps import to_datetime, to_text

@@ -11,7 +11,8 @@ from millpond._version import __version__
 from millpond.core import timestamps
 from millpond.core.ack import Answered
 from millpond.core.errors import StoreError, kind_of
-from millpond.core.model import Event, ViewResult, is_blank
+from millpond.core.fields import is_blank
+from millpond.core.model import Event, ViewResult
 from millpond.core.severity import severity_of
 
 ERROR_CHARS_MAX = 500
