@@ -29,9 +29,14 @@ Each adapter translates foreign exceptions into this tree in one place. What is 
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 _DETAIL_CHARS_MAX = 1_000
+# A traceback keeps its first and its last calls, each on one line of bounded length.
+_FRAMES_MAX = 20
+_FRAMES_FIRST = 5
+_FRAME_CHARS_MAX = 300
+_OWN_PACKAGE = f"{__name__.rpartition('.')[0]}."
 _Error = TypeVar("_Error", bound=BaseException)
 
 
@@ -90,16 +95,46 @@ class InvalidEvent(Poison):
     reason = "invalid_event"
 
 
+class WrongReturn(TypeError):
+    """A method of a view returned a value of a wrong type. It becomes a ViewError with the same text.
+
+    The text names the class, the method and the type. It quotes no value, so it is always shown.
+    """
+
+
 class ViewError(MillpondError):
-    """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it."""
+    """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it.
+
+    Its own text has only the exception's type and line: the exception's text may quote the payload. `explained` and
+    `trace_of` return more, for letters, log lines and answers, if VIEW_ERRORS allows it.
+    """
 
     reason = "view_error"
+    # Whether `detail` and `trace` may be shown. The engine sets it.
+    in_full = False
 
     def __init__(self, view: str, cause: BaseException) -> None:
-        super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
+        if isinstance(cause, WrongReturn):
+            super().__init__(f"the view {view} has a bug: {cause}")
+            self.detail = self.trace = ""
+        else:
+            frames = _frames_of_view(cause)
+            super().__init__(f"the view {view} raised {type(cause).__name__}{_place(frames) or _where(cause)}")
+            self.detail = _text_of(cause)
+            self.trace = _trace(frames, f"{type(cause).__name__}: {self.detail}")
         self.view = view
-        # The cause's text, which may quote the payload: it goes into the letter, never into the log.
-        self.detail = _text_of(cause)
+
+
+def explained(error: BaseException | None) -> str:
+    """The text of an error. If a view raised and VIEW_ERRORS allows it, with the text of that exception."""
+    if isinstance(error, ViewError) and error.in_full and error.detail:
+        return f"{error}: {error.detail}"
+    return "" if error is None else f"{error}"
+
+
+def trace_of(error: BaseException | None) -> str | None:
+    """The traceback through the view, if a view raised and VIEW_ERRORS allows it."""
+    return error.trace or None if isinstance(error, ViewError) and error.in_full else None
 
 
 class InvalidRun(MillpondError):
@@ -204,9 +239,42 @@ def json_type(value: object) -> str:
 
 def _text_of(cause: BaseException) -> str:
     try:
-        return f"{cause}"[:_DETAIL_CHARS_MAX]
+        # Text with a lone surrogate could be neither stored nor logged.
+        return f"{cause}"[:_DETAIL_CHARS_MAX].encode(errors="replace").decode()
     except Exception:  # noqa: BLE001 - a view's own exception may have a bug of its own
         return ""
+
+
+class _Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+def _frames_of_view(cause: BaseException) -> list[_Frame]:
+    """The calls from the view's method inward, without those of this package: they say nothing about the bug."""
+    frames = []
+    trace = cause.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(_OWN_PACKAGE):
+            code = trace.tb_frame.f_code
+            frames.append(_Frame(code.co_filename, trace.tb_lineno, code.co_qualname))
+        trace = trace.tb_next
+    return frames
+
+
+def _trace(frames: list[_Frame], exception: str) -> str:
+    """The lines of Python's traceback, the last call last, without source: the core reads no files. Bounded."""
+    lines = [f'File "{frame.file}", line {frame.line}, in {frame.function}' for frame in frames]
+    if len(lines) > _FRAMES_MAX:
+        left_out = len(lines) - _FRAMES_MAX
+        lines[_FRAMES_FIRST : _FRAMES_FIRST + left_out] = [f"... {left_out} calls are left out"]
+    bounded = [line[:_FRAME_CHARS_MAX].encode(errors="replace").decode() for line in lines]
+    return "\n".join([*bounded, exception])
+
+
+def _place(frames: list[_Frame]) -> str:
+    return f" at {PurePath(frames[-1].file).name}:{frames[-1].line}" if frames else ""
 
 
 def _where(cause: BaseException) -> str:

@@ -23,6 +23,7 @@ from millpond.core import timestamps
 from millpond.core.errors import InvalidEvent
 from millpond.core.ids import encode_id, encode_name
 from millpond.core.model import Document, Event
+from millpond.core.returned import check_parts
 from millpond.core.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
 
 
@@ -91,8 +92,9 @@ class View:
 
     def id_of(self, event: Event) -> str:
         """The document id, encoded for the store."""
-        parts = self.key_of(event)
-        return encode_name(*parts) if self.has_single_key else encode_id(*parts)
+        single = self.has_single_key
+        parts = check_parts(self, self.key_of(event), single=single)
+        return encode_name(*parts) if single else encode_id(*parts)
 
     @property
     def has_single_key(self) -> bool:

@@ -14,6 +14,8 @@ from millpond.engine.rules import EngineRules
 
 def refuse_or_bury(item: Item, fault: Fault, rules: EngineRules, now: int) -> Result | None:
     """The result of a faulty message that is refused or retried; None to bury it."""
+    if isinstance(fault, ViewError):
+        fault.in_full = rules.view_errors_in_full
     if isinstance(fault, AccessDenied):
         bury = rules.bury_when_denied and item.bury and item.letter is None
         return None if bury else item.unsettled(Outcome.RETRY, fault.reason, fault)
