@@ -9,8 +9,11 @@ from millpond.core.errors import SettingsError
 from millpond.service.rules import engine_rules
 
 FIRESTORE = {
-    **{"STORE": "firestore", "GCP_PROJECT": "p", "ENV": "prod"},
-    **{"SYSTEM_EVENTS_TOPIC": "system.events", "DEFAULT_REGION": "europe-west1"},
+    "STORE": "firestore",
+    "GCP_PROJECT": "p",
+    "ENV": "prod",
+    "SYSTEM_EVENTS_TOPIC": "system.events",
+    "DEFAULT_REGION": "europe-west1",
 }
 EXPOSED = {"HOST": "0.0.0.0"}  # noqa: S104 - nothing listens
 
