@@ -15,7 +15,7 @@ import msgspec
 
 from millpond.core import fields, timestamps
 from millpond.core.errors import InvalidEvent, as_value
-from millpond.core.fields import is_blank, trimmed
+from millpond.core.fields import is_blank, time_fields, trimmed
 
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
@@ -121,7 +121,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         A `?` after a name skips text that is not a time ("n/a"); without it such text makes the event poison.
         """
         payload, envelope = self.payload, self.envelope
-        for field, in_envelope, passes_over, name in fields.time_fields(names):
+        for field, in_envelope, passes_over, name in time_fields(names):
             value = envelope.get(field) if in_envelope else payload.get(field)
             if value is None or is_blank(value):
                 continue

@@ -6,7 +6,6 @@ text instead of a list of key parts would become one part per letter. Errors nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from millpond.core.errors import WrongReturn
@@ -31,26 +30,25 @@ def check_document(view: object, method: str, value: Any) -> Document:
 
 def check_order(view: object, own_time: Any, sequence: Any) -> None:
     """What `time_of` and `sequence_of` returned. With any other value the stamp would not sort."""
-    if own_time is not None:
-        check_time(view, "time_of", own_time, f"{_TIME}, or None")
+    if own_time is not None and (type(own_time) is not int or not 0 <= own_time < LATEST_US):
+        raise _wrong(view, "time_of", f"{_TIME}, or None", _number_of(own_time))
     if sequence is not None and (type(sequence) is not int or not 0 <= sequence <= SEQUENCE_MAX):
         raise _wrong(view, "sequence_of", f"{_SEQUENCE}, or None", _number_of(sequence))
 
 
-def check_time(view: object, method: str, value: Any, wanted: str = _TIME) -> None:
+def check_time(view: object, method: str, value: Any) -> None:
     if type(value) is not int or not 0 <= value < LATEST_US:
-        raise _wrong(view, method, wanted, _number_of(value))
+        raise _wrong(view, method, _TIME, _number_of(value))
 
 
-def check_address(view: object, collection: Any, document_id: Any) -> None:
-    """What `collection_of` and `id_of` returned."""
+def wrong_address(view: object, collection: Any, document_id: Any) -> WrongReturn:
+    """The error if `collection_of` or `id_of` returned something else than text."""
     if type(collection) is not str:
-        raise _wrong(view, "collection_of", "text", _type_of(collection))
-    if not isinstance(document_id, str):
-        raise _wrong(view, "id_of", "text", _type_of(document_id))
+        return _wrong(view, "collection_of", "text", _type_of(collection))
+    return _wrong(view, "id_of", "text", _type_of(document_id))
 
 
-def check_parts(view: object, parts: Any, *, single: bool) -> Sequence[str]:
+def check_parts(view: object, parts: Any, *, single: bool) -> None:
     """What `key_of` returned: the parts of the id; exactly one for a view with a single key."""
     kind = type(parts)
     if kind is not list and kind is not tuple:
@@ -62,7 +60,6 @@ def check_parts(view: object, parts: Any, *, single: bool) -> Sequence[str]:
     if not parts or (single and len(parts) != 1):
         wanted = "one text, because single_key is True" if single else "at least one text"
         raise _wrong(view, "key_of", wanted, f"{len(parts)}")
-    return parts  # type: ignore[no-any-return]
 
 
 def _wrong(view: object, method: str, wanted: str, got: str) -> WrongReturn:

@@ -19,7 +19,7 @@ from millpond.core.errors import AccessDenied, Poison, ViewError, WriteRefused, 
 from millpond.core.event_identity import logical_key
 from millpond.core.ids import SEPARATOR, encode_id
 from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot
-from millpond.core.returned import check_address, check_document, check_order, check_time
+from millpond.core.returned import check_document, check_order, check_time, wrong_address
 from millpond.core.stamp import clamp_event_time, encode_stamp
 from millpond.core.topics import TopicRules, Topics
 from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
@@ -168,7 +168,8 @@ class Router:
         own_time = view.time_of(event)
         event_time = published if own_time is None else own_time
         sequence = view.sequence_of(event)
-        check_order(view, own_time, sequence)
+        if not view.representable:
+            check_order(view, own_time, sequence)
         order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
         stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
         if view.stamp_prefix:
@@ -177,8 +178,10 @@ class Router:
         if identity_time is not own_time and identity_time is not None:
             check_time(view, "identity_time_of", identity_time)
         key = logical_key(event, identity_time, sequence)
-        ref = Ref(view.collection_of(event), view.id_of(event))
-        check_address(view, *ref)
+        collection, document_id = view.collection_of(event), view.id_of(event)
+        if type(collection) is not str or type(document_id) is not str:
+            raise wrong_address(view, collection, document_id)
+        ref = Ref(collection, document_id)
         source = _provenance(event, view, stamp, key)
         content, wanted = _content(view, event)
         settled = None if wanted else Outcome.FILTERED
@@ -197,7 +200,8 @@ class Router:
         """Compared with publish time, not with a clock, so that an outage or a replay makes no event late."""
         late_us = round((view.late_after_s or 0) * timestamps.SECOND_US)
         late_time = view.late_time_of(event, event_time)
-        check_time(view, "late_time_of", late_time)
+        if late_time is not event_time:
+            check_time(view, "late_time_of", late_time)
         return late_time < event.publish_time - late_us
 
     def _receipt(self, event: Event, key: str) -> Ref:
@@ -239,9 +243,9 @@ def _content(view: View, event: Event) -> tuple[Document | None, bool]:
 
 def _checked(view: View, method: str, content: Any) -> Document | None:
     # Built-in views make a new dict for each event, so theirs is not copied.
-    if content is None or (view.representable and type(content) is dict):
-        return content
-    return check_document(view, method, content)
+    if content is None or view.representable:
+        return content  # type: ignore[no-any-return]
+    return content.copy() if type(content) is dict else check_document(view, method, content)
 
 
 def _unwanted(view: View) -> Target:

@@ -92,8 +92,9 @@ class View:
 
     def id_of(self, event: Event) -> str:
         """The document id, encoded for the store."""
-        single = self.has_single_key
-        parts = check_parts(self, self.key_of(event), single=single)
+        parts, single = self.key_of(event), self.has_single_key
+        if not (self.representable or type(self).key_of is View.key_of):
+            check_parts(self, parts, single=single)
         return encode_name(*parts) if single else encode_id(*parts)
 
     @property
