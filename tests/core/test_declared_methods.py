@@ -50,7 +50,7 @@ def test_a_method_that_cannot_be_called_is_refused(base: type[View], source: str
         ({"id": 1}, "document must be a method, def document(self, event), not dict"),
         (None, "document must be a method, def document(self, event), not NoneType"),
     ],
-    ids=str,
+    ids=["static", "property", "dict", "None"],
 )
 def test_a_method_that_is_none_is_refused(value: Any, text: str) -> None:
     assert text in refusal(declared(document=value))
