@@ -36,6 +36,7 @@ OWN = "(a name of your own begins with _)"
         ({"want": lambda *_: True}, f"want is unknown: did you mean wants? {OWN}"),
         ({"keyOf": lambda *_: ("a",)}, f"keyOf is unknown: did you mean key_of? {OWN}"),
         ({"ID_of": property(lambda _: "a")}, f"ID_of is unknown: did you mean id_of? {OWN}"),
+        ({"sequense_off": lambda *_: 1}, f"sequense_off is unknown: did you mean sequence_of? {OWN}"),
         ({"documents": classmethod(lambda *_: {})}, f"documents is unknown: did you mean document? {OWN}"),
     ],
     ids=lambda value: next(reversed(value)) if isinstance(value, dict) else "",
@@ -97,6 +98,7 @@ class Helped(Priced, Latest):
     _tme = "private"
     region = "eu"
     times = 3
+    suffix = "used by a cached property"
     annotated: str
 
     class Meta:
@@ -122,7 +124,7 @@ class Helped(Priced, Latest):
 
     @functools.cached_property
     def id_off(self) -> str:
-        return "used by wants"
+        return f"used by wants {self.suffix}"
 
     @property
     def rate(self) -> Decimal:
@@ -163,6 +165,19 @@ class Configured(Latest):
         return {"id": event.require("orderId")}
 
 
+@dataclass(repr=False, eq=False)
+class Quiet(Latest):
+    """No method mentions its field."""
+
+    times: int = 3
+    topics = ("orders",)
+    collection = "orders"
+    key = "orderId"
+
+    def document(self, event: Any) -> Any:
+        return {"id": event.require("orderId")}
+
+
 def logged(method: Any) -> Any:
     """A decorator that passes one argument more."""
 
@@ -174,6 +189,7 @@ def logged(method: Any) -> Any:
 
 
 class Decorated(Latest):
+    region = "used by a decorated method"
     topics = ("orders",)
     collection = "orders"
 
@@ -183,7 +199,7 @@ class Decorated(Latest):
 
     @logged
     def document(self, event: Any, extra: str) -> Any:
-        return {"extra": extra, "id": event.require("orderId")}
+        return {"extra": extra, "id": event.require("orderId"), "region": self.region}
 
     def key_of(self, event: Any, prefix: str = "o") -> Any:
         return (prefix, event.require("orderId"))
@@ -219,7 +235,7 @@ class Inherited(Helped):
 @pytest.mark.parametrize(
     "view",
     [
-        *(Helped(), Configured(), Configured(5, "us"), Decorated(), Static(), Inherited()),
+        *(Helped(), Configured(), Configured(5, "us"), Quiet(), Decorated(), Static(), Inherited()),
         *(declared(), declared(Merge), declared(Tally), declared(time=("at",), sequence="n", single_key=False)),
         declared(wants=lambda *_: True, key=..., id_of=lambda *_: "all"),
         declared(name="own-name.1", collection="a/b/c", event_types=["order.created"], ingested_at=True),
