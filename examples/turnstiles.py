@@ -10,4 +10,4 @@ class Passages(Tally):
     time = "passedAt"
 
     def fold(self, event, current):
-        return {"people": current.get("people", 0) + event.get("people", 1)}
+        return {"people": current.get("people", 0) + event.integer("people", 1)}

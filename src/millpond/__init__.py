@@ -18,20 +18,9 @@ from millpond.core.errors import (
     StoreError,
     UsageError,
 )
+from millpond.core.fields import is_blank, text_or_none, trimmed
 from millpond.core.ids import decode_id, encode_id
-from millpond.core.model import (
-    Delivery,
-    Document,
-    Event,
-    Outcome,
-    Ref,
-    Result,
-    Snapshot,
-    ViewResult,
-    is_blank,
-    text_or_none,
-    trimmed,
-)
+from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot, ViewResult
 from millpond.core.stamp import SEQUENCE_LAST, clamp_event_time, decode_stamp, find_counter, parse_sequence
 from millpond.core.timestamps import parse as parse_time
 from millpond.core.timestamps import to_datetime, to_text

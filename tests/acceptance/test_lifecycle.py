@@ -157,6 +157,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "POISON_POLICY": ("", "AUTO", "bury", "auto "),
     "LETTER_TTL_DAYS": (*NUMBERS, "0", "36501"),
     "VIEW_ERROR_PARK_AFTER_S": (*NUMBERS, "31536001"),
+    "VIEW_ERRORS": ("", "on", "FULL", "auto "),
     "RECEIPTS": ("", "both", "off"),
     "RECEIPT_TTL_DAYS": (*NUMBERS, "0", "off"),
     "FIRESTORE_COLLECTION_PREFIX": ("a/b", "__x", ".", "ü", "x" * 100 + "_", "t1"),

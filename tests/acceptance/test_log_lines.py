@@ -74,6 +74,7 @@ def test_log_line_of_an_applied_message(server: Server) -> None:
         "error_type": None,
         "error_code": None,
         "error": None,
+        "trace": None,
         "retryable": False,
     }
 

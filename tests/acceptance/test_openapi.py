@@ -120,14 +120,18 @@ def test_it_is_valid() -> None:
 
 
 def test_answers_are_described_whole() -> None:
-    """An answer has no other fields than those described, and all of them, also those with a default."""
+    """An answer has no other fields than those described, and all of them, also those with a default.
+
+    Only the trace of a view's exception may be left out, and what a letter has after its first replay.
+    """
     schemas = DESCRIPTION["components"]["schemas"]
-    for struct in (Answer, Refusal, ViewAnswer, SweepReport):
+    for struct, optional in ((Answer, set()), (Refusal, {"trace"}), (ViewAnswer, set()), (SweepReport, set())):
         schema = schemas[struct.__name__]
-        assert schema["properties"].keys() == set(schema["required"]), struct
+        assert schema["properties"].keys() - set(schema["required"]) == optional, struct
         assert schema["additionalProperties"] is False
     letter = schemas["LetterSummary"]
-    assert letter["properties"].keys() - set(letter["required"]) == {"replayedAt", "replayOutcome", "replayReason"}
+    replayed = {"replayedAt", "replayOutcome", "replayReason"}
+    assert letter["properties"].keys() - set(letter["required"]) == {"trace", *replayed}
 
 
 def test_tokens_are_asked_for_where_they_are_set() -> None:

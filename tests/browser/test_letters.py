@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -256,3 +257,29 @@ def test_a_purge_of_what_was_replayed_leaves_what_failed_again(
     page.get_by_label("state", exact=True).select_option("=failed")
     expect(bar).to_contain_text("Select all 1 matching")
     expect(rows).to_have_count(1)
+
+
+BUGGY = """
+from millpond import Latest
+
+
+class Buggy(Latest):
+    topics = ("buggy",)
+    collection = "buggy"
+    key = "id"
+
+    def document(self, event):
+        return {"price": event.payload["price"]}
+"""
+
+
+def test_a_letter_of_a_bug_shows_where_the_view_failed(start: Start, look: Open, tmp_path: Path) -> None:
+    """The author of a view reads the exception and the line where it was raised, without opening a log."""
+    (tmp_path / "buggy.py").write_text(BUGGY, encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    server = start(tmp_path, VIEWS="buggy", PYTHONPATH=path, VIEW_ERROR_PARK_AFTER_S="0")
+    server.send({"id": "x"}, message_id="bug-1", topic="buggy")
+    page = opened(look, server, "#/letters/acceptance__bug-1").page
+    sheet = page.locator("section.letter")
+    expect(sheet.locator("p.error")).to_have_text("the view buggy raised KeyError at buggy.py:11: 'price'")
+    expect(sheet.locator("pre.block").first).to_contain_text("line 11, in Buggy.document\nKeyError: 'price'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millpond.core.errors import InvalidEvent, ViewError
+from millpond.core.errors import InvalidEvent, ViewError, trace_of
 from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery
 from millpond.dead_letters.describe import ERROR_CHARS_MAX, bounded_error
@@ -50,6 +50,8 @@ async def test_what_pubsub_would_refuse_is_not_published(
 def test_an_error_in_a_letter_has_an_end() -> None:
     """A view may quote the whole payload in what it raises; the letter still has to fit into a document."""
     raised = ViewError("boxes", ValueError("x" * 2_000_000))
+    raised.in_full = True
     raised.__cause__ = ValueError("y" * 2_000_000)
     assert len(bounded_error(raised)) == ERROR_CHARS_MAX
+    assert len(trace_of(raised) or "") < 2 * ERROR_CHARS_MAX
     assert len(bounded_error(InvalidEvent("\udc80" * 2_000))) == ERROR_CHARS_MAX

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millpond import Event, Latest
+from millpond import Event, InvalidEvent, Latest
 from millpond.core.ack import settle_push
 from millpond.core.model import Document, Outcome
 from millpond.views.services import OpsServices
@@ -84,3 +84,63 @@ async def test_a_collection_that_is_no_text_is_a_view_error() -> None:
     bench.use(Anywhere())
     (result,) = await asyncio.wait_for(bench.send(order("m1", 10, 1)), 2)
     assert (result.outcome, result.reason) == (Outcome.RETRY, "view_error")
+
+
+class Fussy(Latest):
+    """A view with a bug that quotes the payload."""
+
+    name = collection = "fussy"
+    topics = ("orders",)
+    key = "day"
+
+    def document(self, event: Event) -> Document:
+        raise LookupError(f"no such day: {event.get('day')}")
+
+
+@pytest.mark.parametrize(
+    ("environment", "in_full"),
+    [
+        ({}, True),
+        ({"HOST": "localhost"}, True),
+        ({"HOST": "0.0.0.0"}, False),  # noqa: S104 - nothing listens
+        ({"VIEW_ERRORS": "brief"}, False),
+        ({"HOST": "0.0.0.0", "VIEW_ERRORS": "full"}, True),  # noqa: S104
+    ],
+    ids=str,
+)
+async def test_a_letter_quotes_what_a_view_raised_only_if_it_may(
+    environment: dict[str, str], in_full: bool
+) -> None:
+    """Text and traceback on an embedded store on loopback, else the type and the line, unless asked for."""
+    bench = Bench(FaultyStore(), **{"VIEW_ERROR_PARK_AFTER_S": "0", **environment})
+    bench.use(Fussy())
+    (result,) = await bench.send(order("m1", 10, 1))
+    assert (result.outcome, result.buried) == (Outcome.POISON, True)
+    letter = await bench.document("dead_letters/s__m1")
+    assert letter["error"].startswith("the view fussy raised LookupError at test_view_errors.py:")
+    assert ("no such day: d1" in letter["error"]) is in_full
+    assert ("trace" in letter) is in_full
+    if in_full:
+        assert letter["trace"].splitlines()[-1] == "LookupError: no such day: d1"
+        assert "in Fussy.document" in letter["trace"]
+
+
+async def test_a_replay_renews_what_a_letter_shows() -> None:
+    """The error of the last try, with its trace, or without if it has none."""
+    bench = Bench(FaultyStore(), VIEW_ERROR_PARK_AFTER_S="0")
+    bench.use(Fussy())
+    await bench.send(order("m1", 10, 1))
+    before = await bench.document("dead_letters/s__m1")
+
+    def poison(*_: object) -> Document:
+        raise InvalidEvent("the day is over")
+
+    Fussy.document, broken = poison, Fussy.document  # type: ignore[method-assign, assignment]
+    try:
+        await bench.service.replay_letter("s__m1")
+    finally:
+        Fussy.document = broken  # type: ignore[method-assign]
+    after = await bench.document("dead_letters/s__m1")
+    assert ("trace" in before, after["error"], "trace" in after) == (True, "the day is over", False)
+    await bench.service.replay_letter("s__m1")
+    assert (await bench.document("dead_letters/s__m1"))["trace"] == before["trace"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.common.pond import Pond, at, delivery
 from tests.common.process import MILLPOND, run
 from tests.common.server import Server
 
 ROOT = Path(__file__).parents[2]
+# Examples are written as a user would: without annotations.
+Passages = importlib.import_module("examples.turnstiles").Passages
 NEWER = '{"parcelId": "P7", "depot": "Lyon", "scannedAt": "2026-01-08T12:00:00Z"}'
 OLDER = '{"parcelId": "P7", "depot": "Oslo", "scannedAt": "2026-01-08T11:00:00Z"}'
 
@@ -83,3 +87,36 @@ def test_a_view_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_envi
         delivered = '{"parcelId": "P7", "status": "delivered", "scannedAt": "2026-01-08T13:00:00Z"}'
         assert millpond(*publish, delivered)["reason"] == "applied"
         assert millpond("get", "parcels/P7")["data"]["deleted"] is True
+
+
+@pytest.mark.parametrize(
+    ("sent", "people"),
+    [
+        ([3, 3], 6),
+        (["3", 3], 6),
+        ([3, "3"], 6),
+        (["3", "3"], 6),
+        ([3.0, "3"], 6),
+        ([None, "2"], 3),
+        ([0, "5"], 5),
+    ],
+    ids=repr,
+)
+def test_a_tally_of_the_examples_adds_numbers_that_were_sent_as_text(sent: list[Any], people: int) -> None:
+    """Producers send "3" as often as 3; the sum is an integer all the same, in every order."""
+    for values in (sent, sent[::-1]):
+        pond = Pond([Passages()])
+        for number, value in enumerate(values):
+            passage = {"station": "Oslo", "day": "2026-01-08", "people": value, "passedAt": at(number)}
+            pond.send(delivery(passage, f"m{number}", attributes={"topic": "turnstiles"}))
+        total = pond.get("passages_by_day/Oslo__2026-01-08")["people"]
+        assert (type(total), total) == (int, people)
+
+
+@pytest.mark.parametrize("value", ["three", True, 2.5, [3], {"n": 3}], ids=repr)
+def test_a_tally_of_the_examples_buries_what_is_no_number(value: Any) -> None:
+    """It is poison that names the field, not a bug of the view."""
+    passage = {"station": "Oslo", "day": "2026-01-08", "people": value, "passedAt": at(0)}
+    (result,) = Pond([Passages()]).send(delivery(passage, attributes={"topic": "turnstiles"}))
+    assert (result.outcome, result.reason) == ("poison", "invalid_event")
+    assert "people must be a whole number" in str(result.error)

@@ -123,19 +123,34 @@ def test_a_letter_that_cannot_be_stored() -> None:
     assert (line["severity"], line["retryable"]) == ("ERROR", True)
 
 
-def test_a_view_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug in a view is retried, and neither answer nor log quotes what it choked on."""
-
+def failing_view(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Exchange:
     def broken(*_: object) -> None:
         raise KeyError("s3cr3t")
 
     monkeypatch.setattr(OpsServices, "document", broken)
     monkeypatch.setattr("time.time_ns", lambda: 1_767_873_601_000_000_000)
-    exchange = Pond().ask()
+    return Pond(MemoryStore(), **environment).ask()
+
+
+def test_a_view_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a view is retried. If others can reach the server, neither answer nor log quotes the payload."""
+    exchange = failing_view(monkeypatch, HOST="0.0.0.0")  # noqa: S104 - nothing listens
     assert (exchange.status, exchange.answer["reason"]) == (503, "view_error")
     (line,) = exchange.lines
     assert (line["severity"], line["error_type"], line["retryable"]) == ("ERROR", "ViewError", True)
+    assert (set(exchange.answer), line["trace"]) == (SHAPE, None)
     assert "s3cr3t" not in json.dumps([line, exchange.answer])
+
+
+def test_a_view_that_fails_on_the_own_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, answer and log have the exception's text and its traceback."""
+    exchange = failing_view(monkeypatch)
+    (line,) = exchange.lines
+    assert (exchange.status, line["retryable"], set(exchange.answer)) == (503, True, SHAPE | {"trace"})
+    for shown in (exchange.answer, line):
+        assert shown["error"].endswith(": 's3cr3t'")
+        assert shown["trace"].startswith('File "')
+        assert shown["trace"].endswith("\nKeyError: 's3cr3t'")
 
 
 def test_a_bug_on_the_way_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,7 +252,7 @@ WRONG_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown module": ({"store": "memory", "views": ["no_such_module"]}, "cannot be imported"),
     "wrong declaration": ({"store": "memory", "views": [NoKey()]}, "NoKey: must define document"),
     "needs arguments": ({"store": "memory", "views": [NeedsArguments]}, "give an object instead"),
-    "twice": ({"store": "memory", "views": [Orders(), Orders()]}, "one collection belongs to one view"),
+    "twice": ({"store": "memory", "views": [Orders(), Orders()]}, "which is taken: it belongs to the view"),
     "unknown setting": ({"store": "memory", "settings": {"RECEIPT_TTL": 1}}, 'did you mean "RECEIPT_TTL_DAYS"'),
     "wrong value": ({"store": "memory", "settings": {"RECEIPT_TTL_DAYS": "x"}}, "must be a number"),
     "wrong type": ({"store": "memory", "settings": {"ROUTES": {}}}, "must be text, a number or a boolean"),

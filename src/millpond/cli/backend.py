@@ -29,6 +29,8 @@ from millpond.core.errors import (
     StoreError,
     Unavailable,
     Unreachable,
+    explained,
+    trace_of,
 )
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.view import View
@@ -226,8 +228,8 @@ class LocalBackend:
 
     async def deliver(self, delivery: Delivery) -> Answer:
         result = await _settled(lambda: self._service.handle_line(delivery))
-        error = "" if result.error is None else str(result.error)
-        return {"outcome": result.outcome, "reason": result.reason, "error": error}
+        error, trace = explained(result.error), trace_of(result.error) or ""
+        return {"outcome": result.outcome, "reason": result.reason, "error": error, "trace": trace}
 
     async def replay(self, letter_id: str) -> Answer | None:
         try:

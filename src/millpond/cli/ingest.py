@@ -15,6 +15,7 @@ import uvloop
 
 from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, Backend, open_backend
+from millpond.cli.escape import clean_block
 from millpond.cli.options import example, json_option, load_settings, store_option, url_option, views_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_note, print_table, progress
 from millpond.core import timestamps
@@ -27,6 +28,7 @@ from millpond.settings import Settings
 _CHUNK_BYTES = 256 * 1024
 _FAULTS_MAX = 100
 _NOTES_MAX = 20
+_TRACES_MAX = 5
 _OUTCOMES = (Column("outcome"), Column("messages", right=True))
 _FAILED = frozenset({"poison", "retry", "refused"})
 
@@ -39,6 +41,8 @@ class IngestReport:
         self.faults: list[dict[str, Any]] = []
         self.faulty = 0
         self.bad_lines = 0
+        # Tracebacks that were printed, without the last line: it may quote the message.
+        self._traces: set[str] = set()
         self._started = time.perf_counter()
 
     def bad_line(self, line: FileLine) -> None:
@@ -50,6 +54,7 @@ class IngestReport:
         self.outcomes[outcome] += 1
         if outcome in _FAILED:
             self._fault(number, outcome, f"{reason}: {error}" if error else reason)
+            self._show_trace(str(answer.get("trace") or ""))
 
     def as_json(self, through: str) -> dict[str, Any]:
         messages = sum(self.outcomes.values())
@@ -63,6 +68,13 @@ class IngestReport:
             "messagesPerSecond": round(messages / seconds, 1) if seconds > 0 else 0.0,
             "faults": self.faults,
         }
+
+    def _show_trace(self, trace: str) -> None:
+        """Print a view's traceback below the first message that has it: a bug usually hits many messages."""
+        place = trace.rpartition("\n")[0]
+        if trace and place not in self._traces and len(self._traces) < _TRACES_MAX:
+            self._traces.add(place)
+            click.echo(clean_block(trace), err=True)
 
     def _fault(self, number: int, kind: str, text: str) -> None:
         """Keep the first faults only: a file that is wrong throughout must not fill memory or the screen."""

@@ -122,6 +122,9 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
         return
     facts = [(title, envelope.get(name)) for title, name in _ENVELOPE]
     print_facts([("letter", letter_id), *((title, value) for title, value in facts if value not in {None, ""})])
+    if envelope.get("trace"):
+        print_line("trace")
+        print_line(clean_block(envelope["trace"]))
     print_line("payload")
     print_line(clean_block(payload) if payload else "  (none)")
 

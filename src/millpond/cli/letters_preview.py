@@ -56,7 +56,8 @@ async def _preview(
 ) -> tuple[list[dict[str, Any]], list[DocumentChange]]:
     async with open_for_reading(settings) as store:
         router = Router(load_views(settings), route_rules(settings))
-        preview = Preview(store, router, engine_rules(settings).receipts)
+        in_full = settings.view_errors_in_full
+        preview = Preview(store, router, engine_rules(settings).receipts, view_errors_in_full=in_full)
         letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
         answers: list[dict[str, Any]] = []
         with progress("Previewing", len(letter_ids)) as advance:

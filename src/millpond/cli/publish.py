@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from millpond.cli import exit_codes
-from millpond.cli.escape import clean
+from millpond.cli.escape import clean, clean_block
 from millpond.cli.options import example, json_option, load_settings, store_option, url_option
 from millpond.cli.output import Column, print_json, print_line, print_table, verdict
 from millpond.cli.push_bodies import encode_push, new_message_id, now_us
@@ -102,6 +102,8 @@ def _show(answer: dict[str, Any], delivery: Delivery) -> None:
     print_line(f"{answer['status']} {outcome}, message {clean(delivery.message_id)}")
     if "error" in answer:
         print_line(clean(str(answer["error"])))
+        if answer.get("trace"):
+            print_line(clean_block(str(answer["trace"])))
     elif answer.get("outcome") == "poison":
         print_line(f"It was buried: millpond dlq show {clean(letter_ref(delivery).id)}")
     views = answer.get("views") or []

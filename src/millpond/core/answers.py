@@ -16,6 +16,7 @@ from millpond.core.model import Outcome
 Count = Annotated[int, Meta(ge=0)]
 Reason = Annotated[str, Meta(description="One stable word: docs/ordering.md has every one.")]
 ErrorText = Annotated[str, Meta(description="Why, for people. The text may change; build on `reason`.")]
+TraceText = Annotated[str, Meta(description="The traceback through the view that raised; VIEW_ERRORS says when.")]
 TimeText = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 AlwaysTrue = Annotated[bool, Meta(extra_json_schema={"const": True})]
 DocPath = Annotated[str, Meta(description="The document's path; empty if the view did not want the event.")]

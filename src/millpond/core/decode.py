@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import msgspec
 
 from millpond.core import timestamps
-from millpond.core.document import INTEGER_MAX, INTEGER_MIN
 from millpond.core.errors import InvalidEvent, MalformedEnvelope, json_type
-from millpond.core.model import Delivery, is_blank
+from millpond.core.fields import INTEGER_MAX, INTEGER_MIN, is_blank
+from millpond.core.model import Delivery
 
 MESSAGE_ID_BYTES_MAX = 256
 # Pub/Sub allows 100 attributes of 1,280 bytes each, so its envelopes are smaller than this.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.errors import WriteRefused
+from millpond.core.fields import INTEGER_MAX, INTEGER_MIN
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import ID_BYTES_MAX
 from millpond.core.model import Document, Ref
@@ -23,14 +25,19 @@ from millpond.core.model import Document, Ref
 DOCUMENT_BYTES_MAX = 1_048_576
 DEPTH_MAX = 20
 FIELD_NAME_BYTES_MAX = 1_500
-INTEGER_MAX = 2**63 - 1
-INTEGER_MIN = -(2**63)
 
 # A name of so many characters is within the limit, even at four bytes each.
 _SHORT_NAME = FIELD_NAME_BYTES_MAX // 4
 # The first characters of ids that may be forbidden; the empty text is for the empty id.
 _SUSPICIOUS = frozenset({"", ".", "_"})
 _SCALARS = frozenset({str, bool, float, bytes, type(None)})
+# What to store instead, for types that views use. A float would lose digits of a Decimal.
+_INSTEAD = {
+    Decimal: "str(value), or whole cents as an int",
+    tuple: "list(value)",
+    set: "sorted(value)",
+    dt.date: "value.isoformat()",
+}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -156,7 +163,8 @@ def _value_fault(item: Any, depth: int) -> str | None:
         return _list_fault(item, depth)
     if kind is int:
         return None if INTEGER_MIN <= item <= INTEGER_MAX else "an integer is over 64 bits"
-    return f"{kind.__name__} is not a type a document can hold"
+    hint = f": return {_INSTEAD[kind]}" if kind in _INSTEAD else ""
+    return f"{kind.__name__} is not a type a document can hold{hint}"
 
 
 def _list_fault(items: list[Any], depth: int) -> str | None:

@@ -31,10 +31,10 @@ Each adapter translates foreign exceptions into this tree in one place. What is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePath
 from typing import TypeVar
 
-_DETAIL_CHARS_MAX = 1_000
+from millpond.core.traceback_text import frames_of_view, place_of, text_of, trace_text, where
+
 _Error = TypeVar("_Error", bound=BaseException)
 
 
@@ -104,16 +104,46 @@ def refused_by(view: str, fault: Poison) -> Poison:
     return own
 
 
+class WrongReturn(TypeError):
+    """A method of a view returned a value of a wrong type. It becomes a ViewError with the same text.
+
+    The text names the class, the method and the type. It quotes no value, so it is always shown.
+    """
+
+
 class ViewError(MillpondError):
-    """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it."""
+    """A view raised an exception other than InvalidEvent. The fault is in code, so a deploy may fix it.
+
+    Its own text has only the exception's type and line: the exception's text may quote the payload. `explained` and
+    `trace_of` return more, for letters, log lines and answers, if VIEW_ERRORS allows it.
+    """
 
     reason = "view_error"
+    # Whether `detail` and `trace` may be shown. The engine sets it.
+    in_full = False
 
     def __init__(self, view: str, cause: BaseException) -> None:
-        super().__init__(f"the view {view} raised {type(cause).__name__}{_where(cause)}")
+        if isinstance(cause, WrongReturn):
+            super().__init__(f"the view {view} has a bug: {cause}")
+            self.detail = self.trace = ""
+        else:
+            frames = frames_of_view(cause)
+            super().__init__(f"the view {view} raised {type(cause).__name__}{place_of(frames) or where(cause)}")
+            self.detail = text_of(cause)
+            self.trace = trace_text(frames, f"{type(cause).__name__}: {self.detail}")
         self.view: str | None = view
-        # The cause's text, which may quote the payload: it goes into the letter, never into the log.
-        self.detail = _text_of(cause)
+
+
+def explained(error: BaseException | None) -> str:
+    """The text of an error. If a view raised and VIEW_ERRORS allows it, with the text of that exception."""
+    if isinstance(error, ViewError) and error.in_full and error.detail:
+        return f"{error}: {error.detail}"
+    return "" if error is None else f"{error}"
+
+
+def trace_of(error: BaseException | None) -> str | None:
+    """The traceback through the view, if a view raised and VIEW_ERRORS allows it."""
+    return error.trace or None if isinstance(error, ViewError) and error.in_full else None
 
 
 class UnownedDocument(MillpondError):
@@ -241,24 +271,10 @@ class InternalError(MillpondError):
     reason = "internal_error"
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}{_where(cause)}")
+        super().__init__(f"{type(cause).__name__}{where(cause)}")
 
 
 def json_type(value: object) -> str:
     """A value's type in words. Error texts are logged, and payloads must not be: errors name types, not values."""
     words = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return "null" if value is None else words.get(type(value), type(value).__name__)
-
-
-def _text_of(cause: BaseException) -> str:
-    try:
-        return f"{cause}"[:_DETAIL_CHARS_MAX]
-    except Exception:  # noqa: BLE001 - a view's own exception may have a bug of its own
-        return ""
-
-
-def _where(cause: BaseException) -> str:
-    trace = cause.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f" at {PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""

@@ -5,22 +5,20 @@ The names are those of `docs/glossary.md`. Every other module uses them.
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple, overload
 
 import msgspec
 
-from millpond.core import timestamps
-from millpond.core.errors import Fault, InvalidEvent, as_value, json_type
+from millpond.core import fields, timestamps
+from millpond.core.errors import Fault, InvalidEvent, as_value
+from millpond.core.fields import is_blank, time_fields, trimmed
 
 # What documents hold: None, bool, int (64-bit), float, str, bytes, aware datetime, list, dict with text keys.
 Document = dict[str, Any]
-
-# A number as text. float() alone also accepts underscores, white space and digits of every script.
-_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 # A document's version: opaque, never reused, and the same version means the same content.
 Version = int | str
@@ -92,13 +90,30 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     def number(self, name: str) -> Any:
         """A number, or a decimal as text, returned as sent, so that prices lose no digits."""
-        value = self.payload.get(name)
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return value
-        if isinstance(value, str) and _DECIMAL.fullmatch(value) and abs(float(value)) < float("inf"):
-            return value
-        what = "text that is none" if isinstance(value, str) else json_type(value)
-        raise InvalidEvent(f"{name} must be a finite number, not {what}")
+        return fields.number_as_sent(self.payload.get(name), name)
+
+    @overload
+    def integer(self, name: str, default: None = None) -> int | None: ...
+    @overload
+    def integer(self, name: str, default: int) -> int: ...
+    def integer(self, name: str, default: int | None = None) -> int | None:
+        """A whole number: 3, "3" and 3.0 are the integer 3. `default` if missing; poison if it is none."""
+        value = fields.integer(self.payload.get(name), name)
+        return default if value is None else value
+
+    @overload
+    def decimal(self, name: str, default: None = None) -> Decimal | None: ...
+    @overload
+    def decimal(self, name: str, default: Decimal) -> Decimal: ...
+    def decimal(self, name: str, default: Decimal | None = None) -> Decimal | None:
+        """An exact decimal, to compute with. No store holds a Decimal: store `str(value)`, or whole cents."""
+        value = fields.decimal(self.payload.get(name), name)
+        return default if value is None else value
+
+    def datetime(self, *names: str) -> dt.datetime | None:
+        """The same as `time`, as a datetime in UTC, which a document can hold."""
+        us = self.time(*names)
+        return None if us is None else timestamps.to_datetime(us)
 
     def time(self, *names: str) -> int | None:
         """Microseconds of the first of `names` that is present; `envelope.ts` names an envelope field.
@@ -106,7 +121,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
         A `?` after a name skips text that is not a time ("n/a"); without it such text makes the event poison.
         """
         payload, envelope = self.payload, self.envelope
-        for field, in_envelope, passes_over, name in _time_fields(names):
+        for field, in_envelope, passes_over, name in time_fields(names):
             value = envelope.get(field) if in_envelope else payload.get(field)
             if value is None or is_blank(value):
                 continue
@@ -117,38 +132,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
                 if not (passes_over and timestamps.is_no_time(value)):
                     raise
         return None
-
-
-@lru_cache(maxsize=1_024)
-def _time_fields(names: tuple[str, ...]) -> tuple[tuple[str, bool, bool, str], ...]:
-    """For each name: the field, whether it is in the envelope, whether to skip non-times, the name in errors."""
-    fields = []
-    for name in names:
-        called = name.removesuffix("?")
-        field = called.removeprefix("envelope.")
-        fields.append((field, field != called, name != called, called))
-    return tuple(fields)
-
-
-def is_blank(value: Any) -> bool:
-    """Whether a field counts as missing: absent, null, or text of nothing but white space."""
-    return value is None or (type(value) is str and (not value or value.isspace()))
-
-
-def text_or_none(value: Any) -> str | None:
-    """An optional field as trimmed text; None if it is neither text nor a number."""
-    return trimmed(value, "") if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-
-
-def trimmed(value: Any, name: str) -> str | None:
-    """A field that must be text, trimmed; None if it is blank."""
-    if type(value) is str:
-        return value.strip() or None
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    raise InvalidEvent(f"{name} must be text, not {json_type(value)}")
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ from millpond.core.model import (
 )
 from millpond.core.plan_burial import needs_of_letter, plan_burial
 from millpond.core.receipts import Receipts
+from millpond.core.returned import check_document
 from millpond.core.stamp import decode_stamp
 from millpond.core.stored_stamps import field_holders, merged_source, owned, stamp_and_key
 from millpond.core.view import Latest, Merge, Tally
@@ -260,7 +261,7 @@ def _decide_tally(
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(current or {}), type=dict)
     source = before.pop("source", None)
     try:
-        document = dict(view.fold(item.event, before))
+        document = check_document(view, "fold", view.fold(item.event, before))
     except Poison:
         raise
     except Exception as error:

@@ -20,6 +20,7 @@ from millpond.core.event_identity import logical_key
 from millpond.core.ids import SEPARATOR, encode_id
 from millpond.core.item import Item, Target
 from millpond.core.model import Delivery, Document, Event, Outcome, Ref
+from millpond.core.returned import check_document, check_order, check_time, wrong_address
 from millpond.core.stamp import clamp_event_time, encode_stamp
 from millpond.core.topics import TopicRules, Topics
 from millpond.core.view import DELETE, TOMBSTONE, Latest, Merge, Tally, View
@@ -116,17 +117,22 @@ class Router:
         own_time = view.time_of(event)
         event_time = published if own_time is None else own_time
         sequence = view.sequence_of(event)
+        if not view.representable:
+            check_order(view, own_time, sequence)
         order_time = clamp_event_time(event_time, published, self._rules.max_future_skew)
         stamp = encode_stamp(order_time, sequence, published, event.message_id, sequence_first=view.sequence_first)
         if view.stamp_prefix:
             stamp = view.stamp_prefix + stamp
-        key = logical_key(event, view.identity_time_of(event, own_time), sequence)
-        collection = view.collection_of(event)
-        if type(collection) is not str:
-            raise TypeError(f"a collection must be text, not {type(collection).__name__}")
-        ref = Ref(collection, view.id_of(event))
+        identity_time = view.identity_time_of(event, own_time)
+        if identity_time is not own_time and identity_time is not None:
+            check_time(view, "identity_time_of", identity_time)
+        key = logical_key(event, identity_time, sequence)
+        collection, document_id = view.collection_of(event), view.id_of(event)
+        if type(collection) is not str or type(document_id) is not str:
+            raise wrong_address(view, collection, document_id)
+        ref = Ref(collection, document_id)
         source = _provenance(event, view, stamp, key)
-        content, wanted = _content(view, event, ref)
+        content, wanted = _content(view, event)
         settled = None if wanted else Outcome.FILTERED
         if wanted and view.late_after_s and self._too_old(view, event, event_time):
             settled = Outcome.TOO_OLD
@@ -142,7 +148,10 @@ class Router:
     def _too_old(self, view: View, event: Event, event_time: int) -> bool:
         """Compared with publish time, not with a clock, so that an outage or a replay makes no event late."""
         late_us = round((view.late_after_s or 0) * timestamps.SECOND_US)
-        return view.late_time_of(event, event_time) < event.publish_time - late_us
+        late_time = view.late_time_of(event, event_time)
+        if late_time is not event_time:
+            check_time(view, "late_time_of", late_time)
+        return late_time < event.publish_time - late_us
 
     def _receipt(self, event: Event, key: str) -> Ref:
         if self._rules.receipts_by_message:
@@ -166,24 +175,25 @@ def _refuse_unstorable(target: Target, data_bytes: int) -> None:
         encode_document(target.ref, target.content, checked=checked)
 
 
-def _content(view: View, event: Event, ref: Ref) -> tuple[Document | None, bool]:
+def _content(view: View, event: Event) -> tuple[Document | None, bool]:
     """(the content that the view returns for the event, whether the view wants the event)."""
     if isinstance(view, Latest):
         document = view.document(event)
         if document is DELETE:
             return dict(TOMBSTONE), True
-        return _checked(document, ref), document is not None
+        return _checked(view, "document", document), document is not None
     if isinstance(view, Merge):
         fields = view.fields(event)
-        return _checked(fields, ref), bool(fields)
+        return _checked(view, "fields", fields), bool(fields)
     assert isinstance(view, Tally)  # noqa: S101 - the loader admits no other kind
     return None, True
 
 
-def _checked(document: Any, ref: Ref) -> Document | None:
-    if document is not None and type(document) is not dict:
-        raise TypeError(f"{ref.collection}: a view must return a dict or None, not {type(document).__name__}")
-    return document
+def _checked(view: View, method: str, content: Any) -> Document | None:
+    # Built-in views make a new dict for each event, so theirs is not copied.
+    if content is None or view.representable:
+        return content  # type: ignore[no-any-return]
+    return content.copy() if type(content) is dict else check_document(view, method, content)
 
 
 def _unwanted(view: View) -> Target:

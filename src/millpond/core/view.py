@@ -23,6 +23,7 @@ from millpond.core import timestamps
 from millpond.core.errors import InvalidEvent
 from millpond.core.ids import encode_id, encode_name
 from millpond.core.model import Document, Event
+from millpond.core.returned import check_parts
 from millpond.core.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
 
 # Only a document that records the publish time of its event can be ahead of it.
@@ -102,7 +103,10 @@ class View:
 
     def id_of(self, event: Event) -> str:
         """The document id, encoded for the store."""
-        return self.id_from(self.key_of(event))
+        parts = self.key_of(event)
+        if not (self.representable or type(self).key_of is View.key_of):
+            check_parts(self, parts, single=self.has_single_key)
+        return self.id_from(parts)
 
     def id_from(self, parts: Sequence[str]) -> str:
         """The document id of the parts of a key, encoded for the store."""

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from millpond.core.answers import ErrorText, Reason, Topic, ViewAnswer
-from millpond.core.errors import AccessDenied, Fault, UnownedDocument, ViewError
+from millpond.core.answers import ErrorText, Reason, Topic, TraceText, ViewAnswer
+from millpond.core.errors import AccessDenied, Fault, UnownedDocument, explained, trace_of
 from millpond.core.model import Outcome, Result
 
 ERROR_CHARS_MAX = 1_000
@@ -27,6 +27,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
     topic: Topic
     views: list[ViewAnswer]
     error: ErrorText | UnsetType = UNSET
+    trace: TraceText | UnsetType = UNSET
 
 
 class ReplayAnswer(ReplayResult, frozen=True):
@@ -54,16 +55,16 @@ def refusal_of(fault: Fault) -> dict[str, str | None]:
 
 
 def bounded_error(error: BaseException) -> str:
-    """The text of an error for a letter. It may quote the payload, which the letter holds anyway."""
-    text = f"{error}: {error.detail}" if isinstance(error, ViewError) and error.detail else f"{error}"
-    return text[:ERROR_CHARS_MAX].encode(errors="replace").decode()
+    """The text of an error for a letter."""
+    return explained(error)[:ERROR_CHARS_MAX].encode(errors="replace").decode()
 
 
 def replay_answer(letter_id: str, result: Result) -> ReplayAnswer:
     """The result of a replay, as the API and the command line return it."""
     views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
     error = UNSET if result.error is None else bounded_error(result.error)
-    return ReplayAnswer(letter_id, result.outcome, result.reason, result.topic, views, error)
+    trace = trace_of(result.error) or UNSET
+    return ReplayAnswer(letter_id, result.outcome, result.reason, result.topic, views, error, trace)
 
 
 def untried_answer(letter_id: str, outcome: str, reason: str, error: str) -> ReplayResult:

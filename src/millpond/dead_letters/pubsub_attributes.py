@@ -11,7 +11,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id
-from millpond.core.errors import Fault, InvalidEvent, Poison
+from millpond.core.errors import Fault, InvalidEvent, Poison, trace_of
 from millpond.core.item import Item
 from millpond.core.model import Delivery
 from millpond.dead_letters.describe import bounded_error, classification_of
@@ -34,6 +34,7 @@ def describe(item: Item, fault: Fault) -> dict[str, str]:
         "classification": classification_of(fault),
         "errorType": type(fault).__name__,
         "error": _cut(bounded_error(fault)),
+        "trace": _cut(trace_of(fault) or ""),
         "orderingKey": delivery.ordering_key,
         "deliveryAttempt": None if delivery.attempt is None else str(delivery.attempt),
         "dataFault": delivery.data_fault,

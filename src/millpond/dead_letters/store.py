@@ -25,7 +25,7 @@ from millpond.concurrency import Pauses
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS, part_ref, token_ref
 from millpond.core.document import is_expired
-from millpond.core.errors import Fault, InvalidEvent, Unavailable, gravest
+from millpond.core.errors import Fault, InvalidEvent, Unavailable, gravest, trace_of
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
 from millpond.core.item import DeadLetter, Item
@@ -190,8 +190,10 @@ class StoredLetters:
                 "replayedAt": timestamps.to_datetime(self._wall_clock()),
                 "replayOutcome": str(result.outcome),
                 "replayReason": result.reason,
-                "error": letter.data.get("error") if result.error is None else bounded_error(result.error),
             }
+            if result.error is not None:
+                noted.pop("trace", None)
+                noted |= {"error": bounded_error(result.error), **_trace_field(result.error)}
             refused = {fault.view: fault for fault in result.faults}
             if letter.data.get("refusals") and refused and None not in refused:
                 # Views that took the message now are not asked again. A refusal stored meanwhile stays.
@@ -287,6 +289,11 @@ def _restless(ref: Ref) -> Unavailable:
     return Unavailable(f"the letter {ref.id} kept changing")
 
 
+def _trace_field(error: BaseException) -> Document:
+    trace = trace_of(error)
+    return {} if trace is None else {"trace": trace}
+
+
 def _envelope(item: Item, fault: Fault) -> Document:
     """The fields a person reads before opening the letter."""
     delivery, event = item.delivery, item.event
@@ -305,6 +312,7 @@ def _envelope(item: Item, fault: Fault) -> Document:
         "size": len(delivery.data or b""),
         "reason": fault.reason,
         "error": bounded_error(fault),
+        **_trace_field(fault),
         "errorType": type(fault).__name__,
         "classification": classification_of(fault),
         "replays": 0,

@@ -19,6 +19,9 @@ _ALWAYS_BURIED = (WriteRefused, UnownedDocument)
 def refuse_or_bury(item: Item, rules: EngineRules, now: int) -> Result | None:
     """The result of a message with faults that is refused or retried; None to bury it."""
     fault = gravest(item.faults)
+    for one in item.faults:
+        if isinstance(one, ViewError):
+            one.in_full = rules.view_errors_in_full
     if isinstance(fault, AccessDenied):
         bury = rules.bury_when_denied and item.bury and item.letter is None
         return None if bury else item.unsettled(Outcome.RETRY, fault.reason, fault)

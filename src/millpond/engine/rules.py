@@ -19,6 +19,8 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_max_s: float = 6.0
     retry_total_max_s: float = 8.0
     view_error_park_after_s: float = 3600.0
+    # Whether letters, log lines and answers quote what a view raised: it may quote the payload.
+    view_errors_in_full: bool = False
     poison_policy: str = "auto"
     # Whether a message the store denies access for is buried instead of retried; needs letters outside the store.
     bury_when_denied: bool = False

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from millpond.core import timestamps
-from millpond.core.document import INTEGER_MAX, INTEGER_MIN
 from millpond.core.errors import MalformedEnvelope, json_type
+from millpond.core.fields import INTEGER_MAX, INTEGER_MIN
 from millpond.core.model import Document
 from millpond.flow.event_filter import EventData
 from millpond.stores.firestore.values import decode_fields

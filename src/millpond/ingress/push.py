@@ -14,11 +14,12 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from millpond.core.ack import ACKNOWLEDGED, settle_push
-from millpond.core.answers import ErrorText, Reason, Topic, ViewAnswer
+from millpond.core.answers import ErrorText, Reason, Topic, TraceText, ViewAnswer
 from millpond.core.decode import decode_push, decode_unwrapped
-from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused
+from millpond.core.errors import InternalError, MalformedEnvelope, Overloaded, PushRefused, explained, trace_of
 from millpond.core.model import Delivery, Outcome, Result
 from millpond.engine.engine import Engine
 from millpond.ingress.oidc import PushGuard
@@ -77,6 +78,7 @@ class Refusal(Answer):
     """A message that is not settled, or a request without one."""
 
     error: ErrorText
+    trace: TraceText | UnsetType = UNSET
 
 
 # Called once with the status, headers beyond content type and length, and the JSON body.
@@ -189,8 +191,9 @@ class PushEndpoint:
                 settlement = settlement._replace(http_status=status)
             if status in _HEADERS:
                 headers = [_HEADERS[status]]
-            error = f"{result.error}"
-            body = self._encode(Refusal(result.outcome, result.reason, message_id, result.topic, views, error))
+            error, trace = explained(result.error), trace_of(result.error) or UNSET
+            refusal = Refusal(result.outcome, result.reason, message_id, result.topic, views, error, trace)
+            body = self._encode(refusal)
         respond(status, headers, body)
         self._outcomes.publish(delivery, result, settlement, time.perf_counter() - started)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from millpond.concurrency import PerSecond
 from millpond.core import timestamps
 from millpond.core.ack import Answered
+from millpond.core.errors import explained
 from millpond.core.model import Result
 from millpond.live.mailbox import Mailbox, frame
 from millpond.telemetry.message_line import ERROR_CHARS_MAX, TEXT_CHARS_MAX
@@ -116,5 +117,5 @@ def outcome_shown(answered: Answered) -> dict[str, Any]:
             {"view": view.view, "doc": view.doc, "outcome": view.outcome, "reason": view.reason}
             for view in result.views
         ],
-        "error": f"{error}"[:ERROR_CHARS_MAX] if error is not None else None,
+        "error": explained(error)[:ERROR_CHARS_MAX] if error is not None else None,
     }

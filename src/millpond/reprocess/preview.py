@@ -11,7 +11,7 @@ import msgspec
 
 from millpond.core.collections import LETTERS, RECEIPTS
 from millpond.core.document import encode_document
-from millpond.core.errors import WriteRefused, gravest
+from millpond.core.errors import ViewError, WriteRefused, gravest
 from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
 from millpond.core.plan import needs_of, plan
@@ -40,10 +40,13 @@ class ReplayPreview(msgspec.Struct, frozen=True):
 class Preview:
     """Plans replays one after the other: each sees what those before it would have written."""
 
-    def __init__(self, store: Store, router: Router, receipts: Receipts) -> None:
+    def __init__(
+        self, store: Store, router: Router, receipts: Receipts, *, view_errors_in_full: bool = False
+    ) -> None:
         self._store = store
         self._router = router
         self._receipts = receipts
+        self._view_errors_in_full = view_errors_in_full
         self._before: dict[Ref, Snapshot] = {}
         self._after: dict[Ref, Snapshot] = {}
 
@@ -53,7 +56,11 @@ class Preview:
         """What would become of a letter, in the form of a replay's answer. `views` are those it asks; None: all."""
         item = self._router.route(delivery, now, replay=True, only=views)
         await self._read(item)
-        return replay_answer(letter_id, self._replay(item, now))
+        result = self._replay(item, now)
+        for fault in result.faults:
+            if isinstance(fault, ViewError):
+                fault.in_full = self._view_errors_in_full
+        return replay_answer(letter_id, result)
 
     def _replay(self, item: Item, now: int) -> Result:
         if not item.targets:

@@ -33,6 +33,7 @@ def engine_rules(settings: Settings) -> EngineRules:
         retry_backoff_max_s=settings.firestore_retry_max_backoff_s,
         retry_total_max_s=settings.firestore_retry_max_total_s,
         view_error_park_after_s=settings.view_error_park_after_s,
+        view_errors_in_full=settings.view_errors_in_full,
         poison_policy=settings.poison_policy,
         bury_when_denied=settings.access_denied == "dlq",
         receipts=Receipts(round(settings.receipt_ttl_days * timestamps.DAY_US), settings.max_future_skew_us),

@@ -159,7 +159,9 @@ class Service:
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:
         """The results that replaying these letters in this order would have. Nothing is written."""
-        preview = Preview(self.store, self.engine.router, self.engine.rules.receipts)
+        rules = self.engine.rules
+        in_full = rules.view_errors_in_full
+        preview = Preview(self.store, self.engine.router, rules.receipts, view_errors_in_full=in_full)
         shown = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
         return ReplayPreview(shown, preview.changes())
 

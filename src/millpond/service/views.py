@@ -1,19 +1,19 @@
 """Loads and checks every view of this process: the built-in ones, and those of the modules in VIEWS.
 
 A module in VIEWS either defines `views(settings)`, which returns view objects, or view classes: each class that is
-defined in the module is used.
+defined in the module is used. `core.declarations` checks all of them; `check_views` is for views from elsewhere.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
-from millpond.core.collections import is_own, root_of
+from millpond.core.declarations import check_declarations, name_of
 from millpond.core.errors import SettingsError
-from millpond.core.view import METHOD_OF_KIND, Latest, Merge, Tally, View
+from millpond.core.view import View
 from millpond.plugins import import_module
 from millpond.settings import Settings
 from millpond.views.bars import MinuteBars
@@ -21,9 +21,6 @@ from millpond.views.pipelines import IngestPipelines
 from millpond.views.services import OpsServices
 from millpond.views.signals import TradeSignals
 from millpond.views.ticks import LatestTicks, TickHistory
-
-_UNDEFINED = (Latest.document, Merge.fields, Tally.fold)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def built_in_views(settings: Settings) -> list[View]:
@@ -65,7 +62,7 @@ def load_views(settings: Settings) -> list[View]:
     views = built_in_views(settings)
     for name in settings.views:
         views += _views_of(import_module("VIEWS", name), name, settings)
-    _check(views, settings)
+    check_views(views, settings)
     return views
 
 
@@ -78,64 +75,82 @@ def given_views(given: Sequence[View | type[View] | str], settings: Settings) ->
         if isinstance(item, str):
             views += _views_of(import_module("VIEWS", item), item, settings)
         elif isinstance(item, type) and issubclass(item, View):
-            views.append(_built(item))
+            views.append(_made(item))
         elif isinstance(item, View):
             views.append(item)
         else:
             raise SettingsError("VIEWS", item, "must be a view object, a view class, or a module's name")
-    _check(views, settings)
+    check_views(views, settings, setting="views")
     return views
 
 
-def _built(view: type[View]) -> View:
-    try:
-        return view()
-    except Exception as error:
-        text = f"cannot be made without arguments ({type(error).__name__}: {error}): give an object instead"
-        raise SettingsError("VIEWS", view.__qualname__, text) from error
+def check_views(views: Sequence[View], settings: Settings, *, setting: str = "VIEWS") -> None:
+    """Refuse views that are declared wrongly, or contradict each other or the settings. Raises SettingsError.
+
+    `setting` is what the error calls the place that they are from.
+    """
+    check_declarations(views, receipts_by_message=settings.receipts == "message", setting=setting)
 
 
 def _views_of(module: ModuleType, name: str, settings: Settings) -> list[View]:
-    if hasattr(module, "views"):
-        found = list(module.views(settings))
-    else:
-        found = [
-            item()
-            for item in vars(module).values()
-            if inspect.isclass(item) and issubclass(item, View) and item.__module__ == module.__name__
-        ]
+    found = _returned_by(module.views, name, settings) if hasattr(module, "views") else _defined_in(module)
     if not found:
         raise SettingsError("VIEWS", name, "defines no view: subclass millpond.Latest, Merge or Tally in it")
     return found
 
 
-def _check(views: Sequence[View], settings: Settings) -> None:
-    taken: set[str] = set()
-    for view in views:
-        root = root_of(view.collection)
-        view.name = view.name or root
-        if not isinstance(view.time, str):
-            view.time = tuple(view.time)
-        problem = _problem_of(view, root, settings)
-        if problem is None and (is_own(root) or root in taken):
-            problem = f"writes to {root}, which is taken: one collection belongs to one view"
-        if problem is not None:
-            raise SettingsError("VIEWS", f"{type(view).__module__}.{type(view).__name__}", problem)
-        taken.add(root)
+def _returned_by(views: Any, name: str, settings: Settings) -> list[View]:
+    """The views that a module's `views(settings)` returns."""
+    try:
+        if inspect.iscoroutinefunction(views):
+            raise TypeError("it must not be async")  # noqa: TRY301
+        inspect.signature(views).bind(settings)
+    except (TypeError, ValueError) as error:
+        text = f"views must be a function, def views(settings): return [...] ({error})"
+        raise SettingsError("VIEWS", name, text) from None
+    try:
+        found = views(settings)
+    except Exception as error:
+        raise SettingsError("VIEWS", name, f"views(settings) raised {type(error).__name__}: {error}") from error
+    if not isinstance(found, list | tuple):
+        text = f"views(settings) must return a list of views, not {type(found).__name__}"
+        raise SettingsError("VIEWS", name, text)
+    return list(found)
 
 
-def _problem_of(view: View, root: str, settings: Settings) -> str | None:
-    if not isinstance(view, Latest | Merge | Tally):
-        return "must be a Latest, a Merge or a Tally"
-    method = METHOD_OF_KIND[view.kind]
-    if getattr(type(view), method) in _UNDEFINED:
-        return f"must define {method}()"
-    if not view.topics or isinstance(view.topics, str):
-        return 'needs topics, for example ("orders",)'
-    if not _NAME.fullmatch(root):
-        return f"needs a collection of letters, digits, _ . -, not {view.collection!r}"
-    if not _NAME.fullmatch(view.name):
-        return f"needs a name of letters, digits, _ . -, not {view.name!r}"
-    if isinstance(view, Tally) and (not view.receipts or settings.receipts == "message"):
-        return "is a tally, which needs receipts = True and RECEIPTS=logical: without, an event may count twice"
-    return None
+def _defined_in(module: ModuleType) -> list[View]:
+    """An object of each view class that is defined in the module, except a private base of another of them."""
+    classes = [
+        item
+        for item in vars(module).values()
+        if inspect.isclass(item) and issubclass(item, View) and item.__module__ == module.__name__
+    ]
+    return [_made(item) for item in dict.fromkeys(classes) if not _is_private_base(item, classes)]
+
+
+def _is_private_base(item: type[View], classes: Sequence[type[View]]) -> bool:
+    return item.__name__.startswith("_") and any(other is not item and issubclass(other, item) for other in classes)
+
+
+def _made(item: type[View]) -> View:
+    """An object of the class."""
+    name = name_of(item)
+    if inspect.isabstract(item):
+        missing = ", ".join(sorted(item.__abstractmethods__))  # type: ignore[attr-defined]
+        text = f"is abstract: define {missing}, or begin the name of a base of other views with _"
+        raise SettingsError("VIEWS", name, text)
+    try:
+        return item()
+    except Exception as error:
+        text = f"its constructor raised {type(error).__name__}: {error}"
+        if isinstance(error, TypeError) and _needs_arguments(item):
+            text = f"its constructor needs arguments: give an object instead, or define views(settings) ({error})"
+        raise SettingsError("VIEWS", name, text) from error
+
+
+def _needs_arguments(item: type[View]) -> bool:
+    try:
+        inspect.signature(item).bind()
+    except TypeError:
+        return True
+    return False

@@ -76,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poison_policy: str
     letter_ttl_days: float
     view_error_park_after_s: float
+    view_errors: str
     receipts: str
     receipt_ttl_days: float
     event_log: bool
@@ -113,6 +114,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return True
+
+    @property
+    def view_errors_in_full(self) -> bool:
+        """Whether the text and traceback of an exception in a view are shown, although they may quote payloads."""
+        if self.view_errors == "auto":
+            return self.store != FIRESTORE and not self.is_exposed
+        return self.view_errors == "full"
 
     def by_name(self) -> SettingsByName:
         """The settings that steps get."""

@@ -113,6 +113,13 @@ TABLE: tuple[Setting, ...] = (
         "Age at which a failing view's message is buried.",
     ),
     Setting(
+        "VIEW_ERRORS",
+        "auto",
+        parse.one_of("auto", "full", "brief"),
+        "What is shown of an exception in a view: its text and traceback, which may quote the payload, or its type "
+        "and line; auto: full unless STORE=firestore or others can reach HOST.",
+    ),
+    Setting(
         "RECEIPTS",
         "logical",
         parse.one_of("logical", "message"),

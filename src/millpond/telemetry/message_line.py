@@ -10,8 +10,9 @@ import msgspec
 from millpond._version import __version__
 from millpond.core import timestamps
 from millpond.core.ack import Answered
-from millpond.core.errors import StoreError, kind_of
-from millpond.core.model import Event, ViewResult, is_blank
+from millpond.core.errors import StoreError, explained, kind_of, trace_of
+from millpond.core.fields import is_blank
+from millpond.core.model import Event, ViewResult
 from millpond.core.severity import severity_of
 
 ERROR_CHARS_MAX = 500
@@ -62,6 +63,7 @@ class MessageLine(msgspec.Struct):
     error_type: str | None = None
     error_code: str | None = None
     error: str | None = None
+    trace: str | None = None
 
 
 def message_line(answered: Answered, service: str, env: str, sha: str | None) -> MessageLine:
@@ -103,7 +105,8 @@ def message_line(answered: Answered, service: str, env: str, sha: str | None) ->
         line.handler = result.refused_by
         line.error_type = kind_of(error)
         line.error_code = error.code if isinstance(error, StoreError) else None
-        line.error = f"{error}"[:ERROR_CHARS_MAX]
+        line.error = explained(error)[:ERROR_CHARS_MAX]
+        line.trace = trace_of(error)
     return line
 
 

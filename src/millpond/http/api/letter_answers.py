@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from millpond.core.answers import AlwaysTrue, Count, Reason
+from millpond.core.answers import AlwaysTrue, Count, Reason, TraceText
 from millpond.core.model import Delivery, Snapshot
 from millpond.dead_letters.describe import ReplayResult
 from millpond.dead_letters.filter import ReplayState, state_of
@@ -61,6 +61,7 @@ class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     size: Count
     reason: Reason
     error: str
+    trace: TraceText | UnsetType = UNSET
     error_type: str
     classification: Literal["permanent", "configuration"]
     replays: Count

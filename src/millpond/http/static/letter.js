@@ -35,6 +35,7 @@ function opened(letter, back, work) {
     html("div.head", html("h2", mono(letter.messageId, 80)), html("a", { href: back }, "Close")),
     html("p.fault", html("b", said(letter.reason)), " ", sentenceOf(letter.reason)),
     letter.error && html("p.error", said(letter.error, 1_000)),
+    letter.trace && block(letter.trace),
     refusals(letter.refusals ?? []),
     html("div.actions",
       html("button", { type: "button", onclick: () => work.preview([letter.id]) }, "What would replay change?"),
