@@ -62,7 +62,7 @@ def test_an_object_of_no_kind_is_refused() -> None:
         {"adopt": lambda _self, _document: None},
         {"existing": "replace"},
     ],
-    ids=str,
+    ids=["a field", "fields", "a method", "replace"],
 )
 def test_a_view_says_what_to_do_with_documents_that_are_there(names: dict[str, Any]) -> None:
     check_declaration(declared(Latest, **names))
