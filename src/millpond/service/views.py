@@ -113,3 +113,15 @@ def _problem_of(view: View, root: str, settings: Settings) -> str | None:
     if isinstance(view, Tally) and (not view.receipts or settings.receipts == "message"):
         return "is a tally, which needs receipts = True and RECEIPTS=logical: without, an event may count twice"
     return None
+
+
+def load_modules(names: Sequence[str], settings: Settings) -> list[View]:
+    """The views of these modules alone, checked as `load_views` checks them."""
+    views = [view for name in names for view in _views_of(import_module("VIEWS", name), name, settings)]
+    check_views(views, settings)
+    return views
+
+
+def check_views(views: Sequence[View], settings: Settings) -> None:
+    """Raise SettingsError for the first view that is declared wrong; complete their names."""
+    _check(views, settings)

@@ -1,0 +1,91 @@
+"""A check with a hypothesis strategy: hypothesis draws lists of payloads, and shrinks them. Called by `check`.
+
+Hypothesis is optional: it is imported only if a strategy is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millpond.core.view import View
+from millpond.testing import faults
+from millpond.testing.check import Check
+from millpond.testing.describe import Asker, Finding, as_fault
+from millpond.testing.events import from_list
+from millpond.testing.faults import CheckError, CheckReport
+from millpond.testing.probes import FaultFound
+
+_EVENTS_MAX = 5
+_EXAMPLES_MAX = 100
+# A strategy says which payloads are legal, not which of them occur together.
+_TIES = {faults.ONE_STAMP, faults.ONE_IDENTITY}
+
+
+def check_strategy(view: View, strategy: Any, worlds: int, seed: int) -> CheckReport:
+    """As many examples as worlds, at most a hundred; each example gets its share of the worlds."""
+    try:
+        import hypothesis  # noqa: PLC0415 - optional
+        from hypothesis import strategies as st  # noqa: PLC0415
+    except ModuleNotFoundError:
+        raise CheckError("events: a strategy needs hypothesis: pip install hypothesis") from None
+    if not isinstance(strategy, st.SearchStrategy):
+        raise CheckError(f"events: {type(strategy).__name__} is no hypothesis strategy")
+    examples = min(worlds, _EXAMPLES_MAX)
+    total = Totals(Asker(view, None, max(1, worlds // examples), seed))
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+    )
+    @hypothesis.given(st.lists(strategy, min_size=1, max_size=_EVENTS_MAX))
+    def every_list(payloads: list[Any]) -> None:
+        total.check(payloads)
+
+    every_list()
+    return total.report()
+
+
+class Totals:
+    """The reports of all examples, summed up. An example in which nothing is applied is legal, unless all are so."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._reports: list[CheckReport] = []
+        self._nothing: Finding | None = None
+
+    def check(self, payloads: list[Any]) -> None:
+        """Raises ViewFault."""
+        left = list(payloads)
+        while True:
+            try:
+                self._reports.append(Check(self._asker.view, from_list(left, self._asker.view), self._asker).find())
+                return
+            except FaultFound as found:
+                finding = found.finding
+            if finding.cause is faults.NOTHING_APPLIED:
+                self._nothing = finding
+                return
+            if finding.cause not in _TIES:
+                raise as_fault(finding, self._asker)
+            del left[finding.events[-1].number - 1]
+
+    def report(self) -> CheckReport:
+        if not self._reports:
+            assert self._nothing is not None  # noqa: S101 - every example is in one of the two
+            raise as_fault(self._nothing, self._asker)
+        reports = self._reports
+        return CheckReport(
+            view=self._asker.view.name,
+            events=sum(report.events for report in reports),
+            applied=sum(report.applied for report in reports),
+            filtered=sum(report.filtered for report in reports),
+            too_old=sum(report.too_old for report in reports),
+            poison={},
+            documents=sum(report.documents for report in reports),
+            worlds=sum(report.worlds for report in reports),
+        )
