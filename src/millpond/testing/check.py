@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Any
-
-import msgspec
 
 from millpond import settings as settings_module
 from millpond.core.errors import Poison, SettingsError, UnroutableEvent
@@ -22,9 +21,9 @@ from millpond.core.view import Latest, Merge, Tally, View
 from millpond.service.rules import route_rules
 from millpond.service.views import check_views
 from millpond.testing import faults, reference, state
-from millpond.testing.asking import Asked, EventDecoder
+from millpond.testing.asking import EventDecoder
 from millpond.testing.describe import Asker, Finding, as_fault
-from millpond.testing.events import SentEvent, from_file, from_list, published
+from millpond.testing.events import SentEvent, from_file, from_list, published, republished
 from millpond.testing.faults import CheckError, CheckReport
 from millpond.testing.order import by_document, check_fold, check_identities, check_stamps
 from millpond.testing.probes import FaultFound, Probes
@@ -92,7 +91,7 @@ class Check:
         self._asker = asker
         self._pristine = _copied(view)
         self._decoder = EventDecoder(view, _RULES)
-        self._probes = Probes(view, self._decoder)
+        self._probes = Probes(view, self._decoder, self._fresh)
         # Events that are poison before the view is asked, such as data that is no JSON object.
         self._undecodable: dict[int, str] = {}
         self._events = published(self._wanted(events), self._own_time)
@@ -147,14 +146,15 @@ class Check:
 
     def _probe(self) -> list[Take]:
         """What each message and its republished copy mean to the view."""
-        takes: list[Take] = []
-        asked: list[Asked] = []
-        for at, event in enumerate(self._events):
-            both = self._probes.examine(event, _republished(event.delivery, at))
-            takes += [self._probes.take(event, one) for one in both]
-            asked.append(both[0])
+        asked = [self._probes.examine(event) for event in self._events]
         self._probes.ask_again(self._events, asked)
-        return takes
+        return [self._probes.take(event, message) for event, message in self._messages()]
+
+    def _messages(self) -> Iterator[tuple[SentEvent, Delivery]]:
+        """Each event, and its copy."""
+        for event, later_s in zip(self._events, itertools.cycle(_COPIED_AFTER_S), strict=False):
+            yield event, event.delivery
+            yield event, republished(event.delivery, later_s * SECOND_US)
 
     def _refuse_nothing(self, takes: Sequence[Take]) -> None:
         counts = Counter(one.state for one in takes)
@@ -164,10 +164,7 @@ class Check:
         raise FaultFound(Finding(faults.NOTHING_APPLIED, f"no event was applied: {what}{why}", self._events[:1]))
 
     def _run_worlds(self, takes: Sequence[Take]) -> None:
-        messages = [
-            m for at, event in enumerate(self._events) for m in (event.delivery, _republished(event.delivery, at))
-        ]
-        pool, view = Pool(messages, takes), self._view
+        pool, view = Pool([message for _, message in self._messages()], takes), self._view
         groups = _groups(takes)
         bench = Workbench(view, pool, _RULES)
         before = state.photograph(view)
@@ -183,7 +180,7 @@ class Check:
         """Shrink the world, and show what is left of it."""
 
         def fresh() -> Workbench:
-            view = _copied(self._pristine) if self._pristine is not None else None
+            view = self._fresh()
             return bench if view is None else Workbench(view, pool, _RULES)
 
         # If only the view's state made it fail, a fresh copy of the view may not: then it is shown as it is.
@@ -193,6 +190,9 @@ class Check:
         else:
             outcome = _outcome(bench, script)
         raise FaultFound(describe_world(self._events, script, outcome, changed))
+
+    def _fresh(self) -> View | None:
+        return None if self._pristine is None else _copied(self._pristine)
 
     def _report(self, originals: Sequence[Take]) -> CheckReport:
         counts = Counter(one.state for one in originals)
@@ -217,14 +217,6 @@ def _outcome(bench: Workbench, script: Script) -> Difference | WorldBroke | None
         return bench.run(script)
     except WorldBroke as broke:
         return broke
-
-
-def _republished(delivery: Delivery, at: int) -> Delivery:
-    """The same data under another message id, at the same instant or later."""
-    later = _COPIED_AFTER_S[at % len(_COPIED_AFTER_S)] * SECOND_US
-    return msgspec.structs.replace(
-        delivery, message_id=f"{delivery.message_id}-copy", publish_time=delivery.publish_time + later
-    )
 
 
 def _groups(takes: Sequence[Take]) -> list[list[int]]:

@@ -92,6 +92,13 @@ def published(events: Iterable[SentEvent], own_time_of: Callable[[SentEvent], in
     return found
 
 
+def republished(delivery: Delivery, later_us: int) -> Delivery:
+    """The same data under another message id, at the same instant or later."""
+    return msgspec.structs.replace(
+        delivery, message_id=f"{delivery.message_id}-copy", publish_time=delivery.publish_time + later_us
+    )
+
+
 def _encoded(event: Any, number: int) -> bytes:
     if not isinstance(event, dict):
         raise CheckError(f"events: number {number} is {type(event).__name__}, not a payload (a dict) or a Delivery")

@@ -98,7 +98,7 @@ ROUNDS_FLOATS = Cause(
 UNSTORABLE = Cause(
     "unstorable",
     "No store holds this document: the message would be buried as write_refused.",
-    "Documents hold None, bool, 64-bit integers, float, text, bytes, aware datetimes, lists, and dicts of text keys.",
+    "Documents hold None, bool, 64-bit integers, float, text, bytes, aware datetimes, lists and dicts by text.",
 )
 RAISES = Cause(
     "raises",

@@ -6,21 +6,24 @@ is republished, other events come between. So the probe names the cause, which a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from millpond.core.document import check_ref, encode_document
 from millpond.core.errors import WriteRefused
 from millpond.core.model import Delivery, Document, Ref
+from millpond.core.timestamps import DAY_US, SECOND_US
 from millpond.core.view import DELETE, METHOD_OF_KIND, Merge, Tally, View
 from millpond.testing import faults, state
 from millpond.testing.asking import Asked, EventDecoder, ask
 from millpond.testing.describe import Finding, Shown
-from millpond.testing.events import SentEvent
+from millpond.testing.events import SentEvent, republished
 from millpond.testing.faults import Cause
 from millpond.testing.reference import Take, take
 from millpond.testing.watch import Reading
 
+# Every part of a time differs then.
+_MUCH_LATER_US = DAY_US + 3_661 * SECOND_US
 _TIMES = {"time_of", "sequence_of", "identity_time_of"}
 _KEYS = {"collection_of", "id_of"}
 _TYPES = (
@@ -40,13 +43,16 @@ class FaultFound(Exception):
 
 
 class Probes:
-    def __init__(self, view: View, decoder: EventDecoder) -> None:
+    def __init__(self, view: View, decoder: EventDecoder, fresh: Callable[[], View | None]) -> None:
+        """`fresh` makes a copy of the view as it was before the check; None if it cannot be copied."""
         self._view = view
+        self._fresh = fresh
         self._decoder = decoder
         self._method = METHOD_OF_KIND[view.kind]
+        self._before = state.photograph(view)
 
-    def examine(self, event: SentEvent, copy: Delivery) -> tuple[Asked, Asked]:
-        """What the view says of the event and of its republished copy. Raises FaultFound."""
+    def examine(self, event: SentEvent) -> Asked:
+        """What the view says of the event. Raises FaultFound."""
         first = self._ask(event.delivery)
         self._is_sound(event, first)
         before = state.photograph(self._view)
@@ -57,28 +63,31 @@ class Probes:
         self._is_the_same(event, first, second, state.changed(before, after))
         third = self._ask(event.delivery)
         self._does_not_leak(event, first, third)
-        copied = self._ask(copy)
+        copied = self._ask(republished(event.delivery, _MUCH_LATER_US))
         self._is_sound(event, copied)
         if first.raised is None and copied.raised is None:
             self._knows_its_copy(event, first, copied)
-        return first, copied
+        return first
 
-    def take(self, event: SentEvent, asked: Asked) -> Take:
+    def take(self, event: SentEvent, delivery: Delivery) -> Take:
         """What the message means to the view; `late_time_of` is asked here."""
+        asked = self._ask(delivery)
+        self._is_sound(event, asked)
         try:
             return take(self._view, asked)
         except Exception as error:  # noqa: BLE001 - a view may raise anything
             self._fail(faults.RAISES, f"late_time_of() raises {type(error).__name__}: {error}", [event])
 
     def ask_again(self, events: Sequence[SentEvent], asked: Sequence[Asked]) -> None:
-        """In reverse order: what other events left behind must not matter."""
+        """In reverse order, on a fresh copy of the view: what other events left behind must not matter."""
+        view = self._fresh()
         for at in reversed(range(len(events))):
-            again = self._ask(events[at].delivery)
+            again = self._ask(events[at].delivery, view=view)
             if asked[at].differs_from(again) is not None:
                 self._blame_another(events, at, asked[at])
 
-    def _ask(self, delivery: Delivery, *, watch: bool = False) -> Asked:
-        return ask(self._view, lambda: self._decoder.decode(delivery), watch=watch)
+    def _ask(self, delivery: Delivery, *, watch: bool = False, view: View | None = None) -> Asked:
+        return ask(view or self._view, lambda: self._decoder.decode(delivery), watch=watch)
 
     def _is_sound(self, event: SentEvent, asked: Asked) -> None:
         """One answer, by itself: no exception, no changed event, a document that a store can hold."""
@@ -167,16 +176,16 @@ class Probes:
 
     def _blame_another(self, events: Sequence[SentEvent], at: int, first: Asked) -> NoReturn:
         """Find an event that changes the answer to this one."""
-        culprits = [other for other in events if other is not events[at]]
-        again, chosen = first, culprits[:1]
-        before = state.photograph(self._view)
-        for culprit in culprits:
-            self._ask(culprit.delivery)
-            again = self._ask(events[at].delivery)
-            if first.differs_from(again) is not None:
-                chosen = [culprit]
+        names = state.changed(self._before, state.photograph(self._view))
+        again, chosen = self._ask(events[at].delivery), []
+        for culprit in events:
+            view = self._fresh() or self._view
+            alone = self._ask(events[at].delivery, view=self._fresh())
+            self._ask(culprit.delivery, view=view)
+            after = self._ask(events[at].delivery, view=view)
+            if culprit is not events[at] and alone.differs_from(after) is not None:
+                first, again, chosen = alone, after, [culprit]
                 break
-        names = state.changed(before, state.photograph(self._view))
         method = first.differs_from(again) or self._method
         text = f"{self._named(method)} keeps state between calls"
         text += f": it changes {', '.join(names[:3])}" if names else ""

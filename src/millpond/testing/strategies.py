@@ -51,7 +51,7 @@ def check_strategy(view: View, strategy: Any, worlds: int, seed: int) -> CheckRe
 
 
 class Totals:
-    """The reports of all examples, summed up. An example in which nothing is applied is legal, unless all are so."""
+    """The reports of all examples, summed up. That nothing is applied is legal in an example, but not in all."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
