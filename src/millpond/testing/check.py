@@ -115,7 +115,7 @@ class Check:
             check_identities(self._view, self._decoder, documents)
             check_fold(self._view, self._decoder, documents, dice)
         else:
-            check_stamps(self._view, documents)
+            check_stamps(self._view, self._decoder, documents)
         self._run_worlds(takes)
         return self._report(originals)
 

@@ -12,15 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from millpond.core.document import same_value
 from millpond.core.model import Document, Ref
 from millpond.core.view import Merge, Tally, View
 from millpond.testing import faults
-from millpond.testing.asking import EventDecoder, fold_all
+from millpond.testing.asking import EventDecoder, ask, fold_all
 from millpond.testing.describe import Finding, Shown, text_of
 from millpond.testing.events import SentEvent
 from millpond.testing.probes import FaultFound, unstorable
-from millpond.testing.reference import TAKEN, Take
+from millpond.testing.reference import TAKEN, Take, take
 
 # Groups of two and of three events that are folded in every order; more of them find little more.
 _GROUPS_MAX = 400
@@ -64,8 +66,17 @@ def check_identities(view: Tally, decoder: EventDecoder, documents: dict[Ref, li
                 raise FaultFound(Finding(faults.ONE_IDENTITY, text, [earlier, event], shown))
 
 
-def check_stamps(view: View, documents: dict[Ref, list[Taken]]) -> None:
+def check_stamps(view: View, decoder: EventDecoder, documents: dict[Ref, list[Taken]]) -> None:
     """Two events of one document that nothing in the data orders, and that say different things."""
+
+    def said_by(event: SentEvent, instead_of: Taken) -> Document:
+        """What it says under the other's message id and publish time, which may be in the document."""
+        held = instead_of[0].delivery
+        delivery = msgspec.structs.replace(
+            event.delivery, message_id=held.message_id, publish_time=held.publish_time
+        )
+        return take(view, ask(view, lambda: decoder.decode(delivery))).content
+
     for ref, group in documents.items():
         ties: defaultdict[Any, list[Taken]] = defaultdict(list)
         for event, one in group:
@@ -74,7 +85,7 @@ def check_stamps(view: View, documents: dict[Ref, list[Taken]]) -> None:
                 ties[(*one.rank[:2], published)].append((event, one))
         for tied in ties.values():
             for (mine, my_take), (other, their_take) in itertools.combinations(tied, 2):
-                if _disagree(view, my_take.content, their_take.content):
+                if _disagree(view, my_take.content, said_by(other, (mine, my_take))):
                     _blame_stamp(view, ref, (mine, my_take), (other, their_take))
 
 
