@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import random
 import time as clock
@@ -10,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from examples.parcels import Parcels
-from examples.turnstiles import Passages
 from millpond import (
     DELETE,
     Document,
@@ -29,14 +28,18 @@ from millpond import (
 from millpond import settings as settings_module
 from millpond.service.views import built_in_views
 
+# Written without types, as a user does.
+Parcels = importlib.import_module("examples.parcels").Parcels
+Passages = importlib.import_module("examples.turnstiles").Passages
+
 _log = logging.getLogger(__name__)
 
 
 class Orders(Latest):
     topics = ("orders",)
     collection = "orders"
-    key = "orderId"
-    time = "at"
+    key: str | Sequence[str] = "orderId"
+    time: str | tuple[str, ...] = "at"
 
     def document(self, event: Event) -> Document | None:
         return {"orderId": event.require("orderId"), "status": event.get("status")}
@@ -58,7 +61,7 @@ class Wanting(Orders):
     """Events without an order have no document."""
 
     def wants(self, event: Event) -> bool:
-        return event.get("orderId") != "o-2"
+        return bool(event.get("orderId") != "o-2")
 
 
 class Filtering(Orders):
@@ -254,7 +257,7 @@ class Counts(Tally):
     topics = ("orders",)
     collection = "order_counts"
     key = "orderId"
-    time = "at"
+    time: str | tuple[str, ...] = "at"
 
     def fold(self, event: Event, current: Document) -> Document:
         return {"orders": current.get("orders", 0) + 1, "cents": current.get("cents", 0) + event.get("cents", 0)}
@@ -311,7 +314,7 @@ class ExactFloats(Counts):
 
 class CountsSome(Counts):
     def wants(self, event: Event) -> bool:
-        return event.get("status") != "new"
+        return bool(event.get("status") != "new")
 
     def fold(self, event: Event, current: Document) -> Document:
         if event.get("status") == "sent":
@@ -370,14 +373,14 @@ TICKS += [{"symbol": "K1", "ts": _TIMES[0], "price": 0.1, "eventId": "t-1"}, {"p
 BARS = [{"symbol": "K0", "ts": _TIMES[0], "close": at, "producedAt": time} for at, time in enumerate(_TIMES)]
 SERVICES = [{"service": "api", "timestamp": at, "severity": "INFO", "version": at} for at in _TIMES]
 BEATS = [{"pipeline_id": "p", "ts": at, "status": at} for at in _TIMES]
-SIGNALS = [
+SIGNALS: list[dict[str, Any]] = [
     {"signalId": "s", "updatedAt": _TIMES[0], "state": "open"},
     {"signalId": "s", "updatedAt": _TIMES[1], "confidence": 0.3, "sequence": 4},
     {"signalId": "s", "updatedAt": _TIMES[2], "state": "closed", "version": "1.2.0"},
     {"symbol": "K0", "side": "buy", "decisionAt": _TIMES[3]},
     {"symbol": "K0", "side": "sell", "decisionAt": _TIMES[3], "updatedAt": _TIMES[4]},
 ]
-_OF_TOPIC = {
+_OF_TOPIC: dict[str, list[dict[str, Any]]] = {
     "system.events": SERVICES,
     "ingest-heartbeat": BEATS,
     "market-ticks": TICKS,

@@ -55,12 +55,10 @@ class Probes:
         """What the view says of the event. Raises FaultFound."""
         first = self._ask(event.delivery)
         self._is_sound(event, first)
-        before = state.photograph(self._view)
         second = self._ask(event.delivery, watch=True)
-        after = state.photograph(self._view)
         if second.readings:
             self._read(event, *second.readings[0], first, second)
-        self._is_the_same(event, first, second, state.changed(before, after))
+        self._is_the_same(event, first, second)
         third = self._ask(event.delivery)
         self._does_not_leak(event, first, third)
         copied = self._ask(republished(event.delivery, _MUCH_LATER_US))
@@ -130,11 +128,14 @@ class Probes:
         shown = _both(first, second, method) if first.differs_from(second) == method else []
         self._fail(reading.cause, what + _effect(method), [event], shown)
 
-    def _is_the_same(self, event: SentEvent, first: Asked, second: Asked, changed: Sequence[str]) -> None:
+    def _is_the_same(self, event: SentEvent, first: Asked, second: Asked) -> None:
         method = first.differs_from(second)
         if method is None:
             return
         shown = _both(first, second, method)
+        before = state.photograph(self._view)
+        self._ask(event.delivery)
+        changed = state.changed(before, state.photograph(self._view))
         if changed:
             text = f"{self._named(method)} keeps state between calls: it changes {', '.join(changed[:3])}"
             self._fail(faults.KEEPS_STATE, text + _effect(method), [event], shown)

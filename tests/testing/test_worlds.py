@@ -1,0 +1,147 @@
+"""The worlds themselves: they find bugs of the engine and late bugs of a view, shrink them, and repeat them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from millpond import Document, Event
+from millpond.core import plan
+from millpond.core.model import Outcome
+from millpond.core.receipts import Receipts
+from millpond.core.route import Target
+from millpond.testing import ViewFault, check_view
+from millpond.testing.script import AGAIN, REPLAYED, WITHOUT_RECEIPTS, draw
+from tests.testing.healthy import ORDERS, Counts, Fields, Orders
+
+
+def test_a_tally_that_forgets_its_receipts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Duplicates and copies count twice. Shown with one event, the arrivals, and what the document must be."""
+    monkeypatch.setattr(Receipts, "known", lambda *_: None)
+    with pytest.raises(ViewFault) as raised:
+        check_view(Counts, ORDERS)
+    text = str(raised.value)
+    assert raised.value.cause == "world_differs"
+    assert len(raised.value.events) == 1
+    assert "What happened, in order:\n  #" in text
+    assert "must be" in text
+    assert "orders differs: 1 / 2" in text
+
+
+def test_an_engine_that_goes_by_arrival_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two events of one document are enough."""
+
+    def last_one_wins(target: Target, current: Document | None, now: int) -> plan.Verdict:  # noqa: ARG001
+        return plan.Verdict(Outcome.APPLIED, "applied", target.content, target.stamp)
+
+    monkeypatch.setattr(plan, "_decide_latest", last_one_wins)
+    with pytest.raises(ViewFault) as raised:
+        check_view(Orders, ORDERS)
+    assert raised.value.cause == "world_differs"
+    assert len(raised.value.events) == 2
+
+
+def test_a_crash_or_a_lost_reply_is_needed_for_some_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without duplicates of any kind a receipt is never read: only the redelivery after a failure reads it."""
+    real = Receipts.record
+    records: list[object] = []
+
+    def forgetful(self: Receipts, *arguments: object) -> str | None:
+        records.append(arguments)
+        return None if len(records) % 7 == 0 else real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Receipts, "record", forgetful)
+    with pytest.raises(ViewFault) as raised:
+        check_view(Counts, ORDERS)
+    assert raised.value.cause == "world_differs"
+
+
+class CountsDown(Orders):
+    """Right for the first three hundred calls: longer than all the probes take."""
+
+    calls = 0
+
+    def document(self, event: Event) -> Document:
+        self.calls += 1
+        return {"status": event.get("status") if self.calls < 300 else "worn out"}
+
+
+def test_state_that_shows_late_is_found() -> None:
+    with pytest.raises(ViewFault) as raised:
+        check_view(CountsDown, ORDERS)
+    assert raised.value.cause == "keeps_state"
+    assert "it keeps state between calls: it changes self.calls, and its documents differ" in str(raised.value)
+
+
+class RaisesInWorlds(Orders):
+    calls = 0
+
+    def document(self, event: Event) -> Document:
+        self.calls += 1
+        if self.calls > 300:
+            raise ZeroDivisionError
+        return {"status": event.get("status")}
+
+
+def test_an_exception_that_shows_late_is_found() -> None:
+    with pytest.raises(ViewFault) as raised:
+        check_view(RaisesInWorlds, ORDERS)
+    assert raised.value.cause == "raises"
+    assert "the view orders raised ZeroDivisionError at test_worlds.py:" in str(raised.value)
+
+
+def test_the_same_seed_gives_the_same_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Receipts, "known", lambda *_: None)
+    texts = []
+    for seed in (3, 3, 4):
+        with pytest.raises(ViewFault) as raised:
+            check_view(Counts, ORDERS, seed=seed)
+        texts.append(str(raised.value))
+    assert texts[0] == texts[1]
+    assert texts[2].endswith("worlds=200, seed=4)")
+
+
+@pytest.mark.parametrize("receipts_matter", [False, True])
+def test_worlds_have_every_fault(receipts_matter: bool) -> None:
+    """Two hundred worlds of one seed: each kind of trouble happens in many of them, and in many it does not."""
+    groups = [[0, 2, 4], [1, 3]]
+    scripts = [draw(0, number, groups, receipts_matter=receipts_matter) for number in range(200)]
+    endings = {script.ending for script in scripts}
+    assert endings == {None, AGAIN, REPLAYED} | (set() if receipts_matter else {WITHOUT_RECEIPTS})
+    for happens in (
+        lambda script: script.crashes,
+        lambda script: script.replies_lost,
+        lambda script: script.refused,
+        lambda script: len(set(script.arrivals)) < len(script.arrivals),
+        lambda script: any(message % 2 for message in script.arrivals),
+        lambda script: script.at_once == 1,
+        lambda script: script.batch_max < 500,
+    ):
+        assert 20 <= sum(bool(happens(script)) for script in scripts) <= 195
+    assert len({script.arrivals for script in scripts}) > 150
+
+
+def test_a_world_of_many_events_is_small() -> None:
+    """A file of thousands of lines makes no world slower; most of its events are in some world."""
+    groups = [[number] for number in range(500)] + [list(range(500, 1_500))]
+    scripts = [draw(1, number, groups, receipts_matter=False) for number in range(200)]
+    assert all(len({message // 2 for message in script.arrivals}) <= 12 for script in scripts)
+    assert len({message // 2 for script in scripts for message in script.arrivals}) > 500
+
+
+def test_many_events_are_checked() -> None:
+    events = [
+        {"orderId": f"o-{number % 90}", "at": 1_767_571_200 + number, "status": f"s{number}", "cents": number}
+        for number in range(600)
+    ]
+    for view in (Orders, Fields, Counts):
+        assert check_view(view, events, worlds=30).applied == 600
+
+
+def test_worlds_are_fast() -> None:
+    """benchmarks/check_view.py measures it: over 500 a second on an idle machine. This holds on a busy one, too."""
+    check_view(Orders, ORDERS[:5], worlds=50)
+    began = time.process_time()
+    check_view(Orders, ORDERS[:5], worlds=400)
+    assert 400 / (time.process_time() - began) > 150
