@@ -16,15 +16,17 @@ from typing import Any
 from millpond import settings as settings_module
 from millpond.core.errors import Poison, SettingsError, UnroutableEvent
 from millpond.core.model import Delivery
+from millpond.core.route import RouteRules
 from millpond.core.timestamps import SECOND_US
 from millpond.core.view import Latest, Merge, Tally, View
 from millpond.service.rules import route_rules
 from millpond.service.views import check_views
+from millpond.settings import Settings
 from millpond.testing import faults, reference, state
 from millpond.testing.asking import EventDecoder
 from millpond.testing.describe import Asker, Finding, as_fault
 from millpond.testing.events import SentEvent, from_file, from_list, published, republished
-from millpond.testing.faults import CheckError, CheckReport
+from millpond.testing.faults import CheckError, CheckReport, NoEvents
 from millpond.testing.order import by_document, check_fold, check_identities, check_stamps
 from millpond.testing.probes import FaultFound, Probes
 from millpond.testing.reference import Take
@@ -34,7 +36,6 @@ from millpond.testing.world_text import describe_world
 from millpond.testing.worlds import Difference, Pool, Workbench, WorldBroke
 
 _SETTINGS = settings_module.load({"STORE": "memory"})
-_RULES = route_rules(_SETTINGS)
 # How much later a copy is republished, in turn: a copy at the same instant is a tie of publish times.
 _COPIED_AFTER_S = (3, 0, 40)
 # Worlds between two collections of young garbage. By itself the collector looks at every object of the process,
@@ -42,31 +43,34 @@ _COPIED_AFTER_S = (3, 0, 40)
 _COLLECT_EVERY = 50
 
 
-def check(view: View | type[View], events: Any, *, worlds: int, seed: int) -> CheckReport:
+def check(
+    view: View | type[View], events: Any, *, worlds: int, seed: int, settings: Settings = _SETTINGS
+) -> CheckReport:
     """See `millpond.testing.check_view`."""
     if not isinstance(worlds, int) or isinstance(worlds, bool) or worlds < 1:
         raise CheckError(f"worlds must be a whole number from 1, not {worlds!r}")
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise CheckError(f"seed must be a whole number, not {seed!r}")
-    checked = as_view(view)
+    checked = as_view(view, settings)
+    rules = route_rules(settings)
     if isinstance(events, str | PathLike):
         named = repr(fspath(events))
-        return Check(checked, from_file(events), Asker(checked, named, worlds, seed)).run()
+        return Check(checked, from_file(events), Asker(checked, named, worlds, seed), rules).run()
     if isinstance(events, list | tuple):
         if not events:
             raise CheckError("events is empty: give at least one payload")
-        return Check(checked, from_list(events, checked), Asker(checked, None, worlds, seed)).run()
+        return Check(checked, from_list(events, checked), Asker(checked, None, worlds, seed), rules).run()
     if hasattr(events, "example") and hasattr(events, "map"):
         from millpond.testing.strategies import check_strategy  # noqa: PLC0415 - hypothesis is optional
 
-        return check_strategy(checked, events, worlds, seed)
+        return check_strategy(events, Asker(checked, None, worlds, seed), rules)
     raise CheckError(
         "events must be a list of payloads, the path of a file, or a hypothesis strategy, "
         f"not {type(events).__name__}"
     )
 
 
-def as_view(view: Any) -> View:
+def as_view(view: Any, settings: Settings) -> View:
     """The view object, declared as the service requires. Raises CheckError."""
     if inspect.isclass(view) and issubclass(view, View):
         try:
@@ -77,7 +81,7 @@ def as_view(view: Any) -> View:
         what = view.__name__ if inspect.isclass(view) else type(view).__name__
         raise CheckError(f"view: {what} is no view: give a Latest, a Merge or a Tally, or an object of one")
     try:
-        check_views([view], _SETTINGS)
+        check_views([view], settings)
     except SettingsError as error:
         raise CheckError(f"view: {error}") from None
     return view
@@ -86,11 +90,12 @@ def as_view(view: Any) -> View:
 class Check:
     """A check of a view with a list of events."""
 
-    def __init__(self, view: View, events: Sequence[SentEvent], asker: Asker) -> None:
+    def __init__(self, view: View, events: Sequence[SentEvent], asker: Asker, rules: RouteRules) -> None:
         self._view = view
+        self._rules = rules
         self._asker = asker
         self._pristine = _copied(view)
-        self._decoder = EventDecoder(view, _RULES)
+        self._decoder = EventDecoder(view, rules)
         self._probes = Probes(view, self._decoder, self._fresh)
         # Events that are poison before the view is asked, such as data that is no JSON object.
         self._undecodable: dict[int, str] = {}
@@ -134,7 +139,7 @@ class Check:
         if not found:
             topics = ", ".join(self._view.topics)
             why = next(iter(self._undecodable.values()), f"it takes the topics {topics}")
-            raise CheckError(f"events: none of the {len(events)} events is for {self._view.name}: {why}")
+            raise NoEvents(f"events: none of the {len(events)} events is for {self._view.name}: {why}")
         return found
 
     def _own_time(self, event: SentEvent) -> int | None:
@@ -166,7 +171,7 @@ class Check:
     def _run_worlds(self, takes: Sequence[Take]) -> None:
         pool, view = Pool([message for _, message in self._messages()], takes), self._view
         groups = _groups(takes)
-        bench = Workbench(view, pool, _RULES)
+        bench = Workbench(view, pool, self._rules)
         before = state.photograph(view)
         with _collecting_seldom() as collect:
             for number in range(self._asker.worlds):
@@ -181,7 +186,7 @@ class Check:
 
         def fresh() -> Workbench:
             view = self._fresh()
-            return bench if view is None else Workbench(view, pool, _RULES)
+            return bench if view is None else Workbench(view, pool, self._rules)
 
         # If only the view's state made it fail, a fresh copy of the view may not: then it is shown as it is.
         if _outcome(fresh(), script) is not None:

@@ -14,6 +14,10 @@ class CheckError(MillpondError, ValueError):
     """The arguments of a check cannot be used. The text names the argument and what is allowed."""
 
 
+class NoEvents(CheckError):
+    """None of the events is for the view."""
+
+
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """A check that found no fault. Events are counted once each, without their copies.
 

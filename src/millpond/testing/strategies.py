@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millpond.core.view import View
+from millpond.core.route import RouteRules
 from millpond.testing import faults
 from millpond.testing.check import Check
 from millpond.testing.describe import Asker, Finding, as_fault
@@ -21,7 +21,7 @@ _EXAMPLES_MAX = 100
 _TIES = {faults.ONE_STAMP, faults.ONE_IDENTITY}
 
 
-def check_strategy(view: View, strategy: Any, worlds: int, seed: int) -> CheckReport:
+def check_strategy(strategy: Any, asker: Asker, rules: RouteRules) -> CheckReport:
     """As many examples as worlds, at most a hundred; each example gets its share of the worlds."""
     try:
         import hypothesis  # noqa: PLC0415 - optional
@@ -30,10 +30,10 @@ def check_strategy(view: View, strategy: Any, worlds: int, seed: int) -> CheckRe
         raise CheckError("events: a strategy needs hypothesis: pip install hypothesis") from None
     if not isinstance(strategy, st.SearchStrategy):
         raise CheckError(f"events: {type(strategy).__name__} is no hypothesis strategy")
-    examples = min(worlds, _EXAMPLES_MAX)
-    total = Totals(Asker(view, None, max(1, worlds // examples), seed))
+    examples = min(asker.worlds, _EXAMPLES_MAX)
+    total = Totals(asker._replace(worlds=max(1, asker.worlds // examples)), rules)
 
-    @hypothesis.seed(seed)
+    @hypothesis.seed(asker.seed)
     @hypothesis.settings(
         max_examples=examples,
         database=None,
@@ -53,17 +53,18 @@ def check_strategy(view: View, strategy: Any, worlds: int, seed: int) -> CheckRe
 class Totals:
     """The reports of all examples, summed up. That nothing is applied is legal in an example, but not in all."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, rules: RouteRules) -> None:
         self._asker = asker
+        self._rules = rules
         self._reports: list[CheckReport] = []
         self._nothing: Finding | None = None
 
     def check(self, payloads: list[Any]) -> None:
         """Raises ViewFault."""
-        left = list(payloads)
+        left, view = list(payloads), self._asker.view
         while True:
             try:
-                self._reports.append(Check(self._asker.view, from_list(left, self._asker.view), self._asker).find())
+                self._reports.append(Check(view, from_list(left, view), self._asker, self._rules).find())
                 return
             except FaultFound as found:
                 finding = found.finding
