@@ -75,13 +75,8 @@ class Asked(msgspec.Struct, frozen=True):
 class EventDecoder:
     """Deliveries → events, by the real decoder and topic rules; the view's own methods are not called."""
 
-    def __init__(self, view: View, rules: RouteRules) -> None:
-        stand_in = _StandIn()
-        stand_in.name = view.name
-        stand_in.topics = view.topics
-        stand_in.event_types = view.event_types
-        stand_in.view = view
-        self._router = Router([stand_in], rules)
+    def __init__(self, views: Sequence[View], rules: RouteRules) -> None:
+        self._router = Router([_StandIn(view) for view in views], rules)
 
     def decode(self, delivery: Delivery) -> Event:
         """A new event, equal each time. Raises Poison if it is not for this view, or cannot be decoded."""
@@ -92,11 +87,20 @@ class EventDecoder:
         return item.event
 
 
+    def views_of(self, event: Event) -> list[View]:
+        """The views that the event is for."""
+        feeding = self._router.topics.feeding[event.topic]
+        return [stand_in.view for stand_in in feeding if isinstance(stand_in, _StandIn)]
+
+
 class _StandIn(Latest):
-    view: View
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.name, self.topics, self.event_types = view.name, view.topics, view.event_types
+        self.has_shape = type(view).matches is not View.matches
 
     def matches(self, payload: Any) -> bool:
-        return self.view.matches(payload)
+        return self.has_shape and self.view.matches(payload)
 
     def wants(self, event: Event) -> bool:  # noqa: ARG002
         return False

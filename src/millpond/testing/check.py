@@ -95,7 +95,7 @@ class Check:
         self._rules = rules
         self._asker = asker
         self._pristine = _copied(view)
-        self._decoder = EventDecoder(view, rules)
+        self._decoder = EventDecoder([view], rules)
         self._probes = Probes(view, self._decoder, self._fresh)
         # Events that are poison before the view is asked, such as data that is no JSON object.
         self._undecodable: dict[int, str] = {}
