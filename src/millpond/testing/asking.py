@@ -86,7 +86,6 @@ class EventDecoder:
             raise item.fault
         return item.event
 
-
     def views_of(self, event: Event) -> list[View]:
         """The views that the event is for."""
         feeding = self._router.topics.feeding[event.topic]
