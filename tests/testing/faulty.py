@@ -124,6 +124,14 @@ class PublishTimeAsTime(_OrderTotals):
         return {"orders": current.get("orders", 0) + 1}
 
 
+class MessageIdTime(_OrderTotals):
+    def time_of(self, event: Event) -> int | None:
+        return (event.time("at") or 0) + len(event.message_id)
+
+    def fold(self, event: Event, current: Document) -> Document:  # noqa: ARG002
+        return {"orders": current.get("orders", 0) + 1}
+
+
 class ChangesEvent(_Orders):
     def document(self, event: Event) -> Document:
         return {"status": event.payload.pop("status", None), **event.payload}
@@ -364,7 +372,10 @@ FAULTY = [
     Faulty(RandomKey, "reads_randomness", "the key differs between a message and its redelivery"),
     Faulty(MessageIdKey, "key_differs", "key_of() differs between a message and its republished copy"),
     Faulty(PublishTimeKey, "key_differs", "key_of() differs between a message and its republished copy"),
-    Faulty(PublishTimeAsTime, "time_differs", "time_of() differs between a message and its republished copy"),
+    Faulty(
+        PublishTimeAsTime, "time_differs", "time_of() differs between a message and its republished copy", WITH_IDS
+    ),
+    Faulty(MessageIdTime, "time_differs", "time_of() differs between a message and its republished copy"),
     Faulty(ChangesEvent, "changes_event", "document() changes its event"),
     Faulty(ChangesNested, "changes_event", "fold() changes its event"),
     Faulty(CountsCalls, "keeps_state", "document() keeps state between calls: it changes self.calls"),

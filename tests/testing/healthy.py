@@ -108,6 +108,13 @@ class ByPublishTime(Orders):
     time = ()
 
 
+class OrPublishTime(Orders):
+    """The same as None: events without a time of their own are ordered by publish time."""
+
+    def time_of(self, event: Event) -> int | None:
+        return event.time("seen") or event.publish_time
+
+
 class Late(Orders):
     late_after_s = 2.5
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from millpond.testing import check_view
 from millpond.testing.faults import CheckError
 from millpond.testing.pond import SyncPond
-from tests.testing.healthy import Counts, Orders, Refusing
+from tests.testing.healthy import ORDERS, Counts, Orders, Refusing
 
 ROOT = Path(__file__).parents[2]
 USERS_TESTS = '''
@@ -95,6 +97,16 @@ def test_a_redelivery_and_a_letter() -> None:
         assert pond.publish("orders", {**order, "status": "paid"}).buried
         (letter,) = pond.letters()
         assert letter["reason"] == "invalid_event"
+
+
+async def test_in_a_running_loop() -> None:
+    """A check leaves the loop of an async test as it is; the synchronous pond says that it cannot be used there."""
+    loop = asyncio.get_running_loop()
+    check_view(Orders, ORDERS, worlds=5)
+    assert asyncio.get_running_loop() is loop
+    await asyncio.sleep(0)
+    with pytest.raises(CheckError, match="this pond is for synchronous tests"):
+        SyncPond([Orders])
 
 
 def test_wrong_arguments() -> None:

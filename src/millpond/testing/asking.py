@@ -18,7 +18,7 @@ from millpond.core.errors import Poison
 from millpond.core.model import Delivery, Document, Event
 from millpond.core.route import Router, RouteRules
 from millpond.core.view import DELETE, METHOD_OF_KIND, Latest, Tally, View
-from millpond.testing.watch import Reading, watched
+from millpond.testing.watch import OutsideRead, watched
 
 # In the order of the engine. The method of the kind comes last.
 _STEPS = ("wants", "time_of", "sequence_of", "identity_time_of", "collection_of", "id_of")
@@ -46,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True):
     # The first method that changed the event.
     changed_by: str | None = None
     # What the methods read besides their arguments, if they were watched: method and reading.
-    readings: Sequence[tuple[str, Reading]] = ()
+    readings: Sequence[tuple[str, OutsideRead]] = ()
 
     @property
     def is_poison(self) -> bool:
@@ -111,7 +111,7 @@ def ask(view: View, decode: Callable[[], Event], *, watch: bool = False) -> Aske
     said: dict[str, Any] = {}
     raised: Raised | None = None
     changed_by: str | None = None
-    readings: list[tuple[str, Reading]] = []
+    readings: list[tuple[str, OutsideRead]] = []
     for method in (*_STEPS, METHOD_OF_KIND[view.kind]):
         try:
             with watched(on=watch) as found:

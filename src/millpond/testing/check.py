@@ -24,7 +24,7 @@ from millpond.service.views import check_views
 from millpond.settings import Settings
 from millpond.testing import faults, reference, state
 from millpond.testing.asking import EventDecoder
-from millpond.testing.describe import Asker, Finding, as_fault
+from millpond.testing.describe import Asker, Evidence, as_fault
 from millpond.testing.events import SentEvent, from_file, from_list, published, republished
 from millpond.testing.faults import CheckError, CheckReport, NoEvents
 from millpond.testing.order import by_document, check_fold, check_identities, check_stamps
@@ -33,7 +33,7 @@ from millpond.testing.reference import Take
 from millpond.testing.script import MESSAGES_PER_EVENT, Script, draw
 from millpond.testing.shrink import shrink
 from millpond.testing.world_text import describe_world
-from millpond.testing.worlds import Difference, Pool, Workbench, WorldBroke
+from millpond.testing.worlds import Pool, Workbench, WorldBroke, WrongDocument
 
 _SETTINGS = settings_module.load({"STORE": "memory"})
 # How much later a copy is republished, in turn: a copy at the same instant is a tie of publish times.
@@ -106,7 +106,7 @@ class Check:
         try:
             return self.find()
         except FaultFound as found:
-            raise as_fault(found.finding, self._asker) from None
+            raise as_fault(found.evidence, self._asker) from None
 
     def find(self) -> CheckReport:
         """Raises FaultFound."""
@@ -166,7 +166,7 @@ class Check:
         what = ", ".join(f"{count} {state}" for state, count in counts.items())
         poison = next((one.asked.raised for one in takes if one.asked.raised is not None), None)
         why = f"; the first poison is: {poison.text}" if poison is not None else ""
-        raise FaultFound(Finding(faults.NOTHING_APPLIED, f"no event was applied: {what}{why}", self._events[:1]))
+        raise FaultFound(Evidence(faults.NOTHING_APPLIED, f"no event was applied: {what}{why}", self._events[:1]))
 
     def _run_worlds(self, takes: Sequence[Take]) -> None:
         pool, view = Pool([message for _, message in self._messages()], takes), self._view
@@ -217,7 +217,7 @@ class Check:
         )
 
 
-def _outcome(bench: Workbench, script: Script) -> Difference | WorldBroke | None:
+def _outcome(bench: Workbench, script: Script) -> WrongDocument | WorldBroke | None:
     try:
         return bench.run(script)
     except WorldBroke as broke:

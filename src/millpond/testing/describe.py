@@ -1,4 +1,4 @@
-"""A finding → the text of a failure: cause, smallest history, what differs, the call that repeats it. Pure."""
+"""Evidence → the text of a failure: cause, smallest history, what differs, the call that repeats it. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shown(NamedTuple):
     value: Any
 
 
-class Finding(NamedTuple):
+class Evidence(NamedTuple):
     """A fault that was found: `events` is the smallest history, `shown` two values that should be equal."""
 
     cause: Cause
@@ -44,23 +44,23 @@ class Asker(NamedTuple):
     seed: int
 
 
-def as_fault(finding: Finding, asker: Asker) -> ViewFault:
+def as_fault(evidence: Evidence, asker: Asker) -> ViewFault:
     view = asker.view
     called = f"{type(view).__name__} ({view.kind}, {view.collection})"
-    count = "1 event" if len(finding.events) == 1 else f"{len(finding.events)} events"
-    lines = [f"{called}: {finding.headline}", "", finding.cause.why, finding.cause.remedy]
-    if finding.events:
+    count = "1 event" if len(evidence.events) == 1 else f"{len(evidence.events)} events"
+    lines = [f"{called}: {evidence.headline}", "", evidence.cause.why, evidence.cause.remedy]
+    if evidence.events:
         lines += ["", f"The smallest history that shows it has {count}:"]
-        lines += [f"  #{event.number}  {text_of(event.shown)}" for event in finding.events]
-    if finding.history:
-        lines += ["", "What happened, in order:", *(f"  {line}" for line in finding.history)]
-    if finding.shown:
-        width = max(len(shown.name) for shown in finding.shown)
-        lines += ["", *(f"  {shown.name.ljust(width)}  {text_of(shown.value)}" for shown in finding.shown)]
-        lines += [f"  {line}" for line in _differing(finding.shown)]
-    lines += ["", f"To repeat it: {_call(finding, asker)}"]
-    events = [event.shown for event in finding.events]
-    return ViewFault("\n".join(lines), view=view.name, cause=finding.cause.word, events=events)
+        lines += [f"  #{event.number}  {text_of(event.shown)}" for event in evidence.events]
+    if evidence.history:
+        lines += ["", "What happened, in order:", *(f"  {line}" for line in evidence.history)]
+    if evidence.shown:
+        width = max(len(shown.name) for shown in evidence.shown)
+        lines += ["", *(f"  {shown.name.ljust(width)}  {text_of(shown.value)}" for shown in evidence.shown)]
+        lines += [f"  {line}" for line in _differing(evidence.shown)]
+    lines += ["", f"To repeat it: {_call(evidence, asker)}"]
+    events = [event.shown for event in evidence.events]
+    return ViewFault("\n".join(lines), view=view.name, cause=evidence.cause.word, events=events)
 
 
 def text_of(value: Any) -> str:
@@ -97,11 +97,11 @@ def _field(document: dict[str, Any], name: str) -> str:
     return text_of(document[name]) if name in document else "missing"
 
 
-def _call(finding: Finding, asker: Asker) -> str:
+def _call(evidence: Evidence, asker: Asker) -> str:
     events = asker.events
     if events is None:
-        events = repr([event.shown for event in finding.events])
-        if len(events) > _CALL_CHARS_MAX or not finding.events:
+        events = repr([event.shown for event in evidence.events])
+        if len(events) > _CALL_CHARS_MAX or not evidence.events:
             events = "…"
     name = type(asker.view).__name__
     return f"check_view({name}(), events={events}, worlds={asker.worlds}, seed={asker.seed})"

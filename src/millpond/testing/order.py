@@ -19,7 +19,7 @@ from millpond.core.model import Document, Ref
 from millpond.core.view import Merge, Tally, View
 from millpond.testing import faults
 from millpond.testing.asking import EventDecoder, ask, fold_all
-from millpond.testing.describe import Finding, Shown, text_of
+from millpond.testing.describe import Evidence, Shown, text_of
 from millpond.testing.events import SentEvent
 from millpond.testing.probes import FaultFound, unstorable
 from millpond.testing.reference import TAKEN, Take, take
@@ -63,7 +63,7 @@ def check_identities(view: Tally, decoder: EventDecoder, documents: dict[Ref, li
             if earlier is not event and not same_value(mine[0], theirs[0]):
                 text = f"events #{earlier.number} and #{event.number} have one identity, and count differently"
                 shown = [Shown(f"#{earlier.number} alone", mine[0]), Shown(f"#{event.number} alone", theirs[0])]
-                raise FaultFound(Finding(faults.ONE_IDENTITY, text, [earlier, event], shown))
+                raise FaultFound(Evidence(faults.ONE_IDENTITY, text, [earlier, event], shown))
 
 
 def check_stamps(view: View, decoder: EventDecoder, documents: dict[Ref, list[Taken]]) -> None:
@@ -96,7 +96,7 @@ def _blame_stamp(view: View, ref: Ref, mine: Taken, other: Taken) -> None:
     if not (view.sequence or view.time):
         text += " (the view declares neither)"
     shown = [Shown(f"#{event.number} says", one.content), Shown(f"#{second.number} says", another.content)]
-    raise FaultFound(Finding(faults.ONE_STAMP, text, [event, second], shown))
+    raise FaultFound(Evidence(faults.ONE_STAMP, text, [event, second], shown))
 
 
 def _disagree(view: View, one: Document, other: Document) -> bool:
@@ -111,11 +111,11 @@ def _check_orders(view: Tally, decoder: EventDecoder, ref: Ref, events: Sequence
         problem = unstorable(ref, folded[0])
         if problem is not None:
             text = f"fold() returns what no store holds: {problem}"
-            raise FaultFound(Finding(faults.UNSTORABLE, text, list(order), [Shown("fold() returned", folded[0])]))
+            raise FaultFound(Evidence(faults.UNSTORABLE, text, list(order), [Shown("fold() returned", folded[0])]))
         raised = [text for text in folded[1] if not text.startswith("InvalidEvent")]
         if raised:
             text = f"fold() raises {raised[0]}, after other events of the document"
-            raise FaultFound(Finding(faults.RAISES, text, list(order), history=_arrivals(order)))
+            raise FaultFound(Evidence(faults.RAISES, text, list(order), history=_arrivals(order)))
         if first is None:
             first, began = folded, order
         elif not same_value(first[0], folded[0]) or first[1] != folded[1]:
@@ -135,7 +135,7 @@ def _blame_order(
     shown = [Shown(names[0], first[0]), Shown(names[1], second[0])]
     if first[1] != second[1]:
         shown = [Shown(names[0], first[1]), Shown(names[1], second[1])]
-    raise FaultFound(Finding(cause, text, list(one), shown))
+    raise FaultFound(Evidence(cause, text, list(one), shown))
 
 
 def _only_rounding(one: Any, other: Any) -> bool:

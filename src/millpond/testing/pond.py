@@ -50,6 +50,7 @@ class SyncPond:
     """A pond that a synchronous test calls. Every call returns when its result is durable."""
 
     def __init__(self, views: Sequence[View | type[View]]) -> None:
+        _refuse_running_loop()
         settings = settings_module.load({"STORE": "memory", "RECEIPT_TTL_DAYS": _RECEIPT_TTL_DAYS})
         self._views = {view.name: view for view in (as_view(view, settings) for view in views)}
         self._runner = asyncio.Runner()
@@ -114,6 +115,14 @@ class SyncPond:
             return await call
 
         return self._runner.run(awaited())
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise CheckError("this pond is for synchronous tests, and an event loop is running: make the test a plain def")
 
 
 async def open_pond(views: Sequence[View], settings: settings_module.Settings) -> AsyncPond:

@@ -16,16 +16,16 @@ from millpond.core.timestamps import DAY_US, SECOND_US
 from millpond.core.view import DELETE, METHOD_OF_KIND, Merge, Tally, View
 from millpond.testing import faults, state
 from millpond.testing.asking import Asked, EventDecoder, ask
-from millpond.testing.describe import Finding, Shown
+from millpond.testing.describe import Evidence, Shown
 from millpond.testing.events import SentEvent, republished
 from millpond.testing.faults import Cause
 from millpond.testing.reference import Take, take
-from millpond.testing.watch import Reading
+from millpond.testing.watch import OutsideRead
 
 # Every part of a time differs then.
 _MUCH_LATER_US = DAY_US + 3_661 * SECOND_US
 _TIMES = {"time_of", "sequence_of", "identity_time_of"}
-_KEYS = {"collection_of", "id_of"}
+_KEYS = ("collection_of", "id_of")
 _TYPES = (
     ("time_of", int | None, "microseconds since 1970 (an integer) or None: use event.time(...)"),
     ("sequence_of", int | None, "an integer or None"),
@@ -37,9 +37,9 @@ _TYPES = (
 class FaultFound(Exception):
     """Ends a check. `check` turns it into a ViewFault."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.headline)
-        self.finding = finding
+    def __init__(self, evidence: Evidence) -> None:
+        super().__init__(evidence.headline)
+        self.evidence = evidence
 
 
 class Probes:
@@ -123,7 +123,7 @@ class Probes:
                 faults.UNSTORABLE, f"{self._method}() returns what no store holds: {problem}", [event], [shown]
             )
 
-    def _read(self, event: SentEvent, method: str, reading: Reading, first: Asked, second: Asked) -> NoReturn:
+    def _read(self, event: SentEvent, method: str, reading: OutsideRead, first: Asked, second: Asked) -> NoReturn:
         what = f"{self._named(method)} reads {_OBJECTS[reading.cause]}: {reading.what} at {reading.where}"
         shown = _both(first, second, method) if first.differs_from(second) == method else []
         self._fail(reading.cause, what + _effect(method), [event], shown)
@@ -157,12 +157,11 @@ class Probes:
         said, other = first.said, copied.said
         if said["wants"] is False or other["wants"] is False or first.content is None or copied.content is None:
             return
-        identified = first.event.event_id is not None or said["identity_time_of"] is not None
+        if _has_no_identity(first) and _has_no_identity(copied):
+            # Each message is then an event: a copy cannot be recognised.
+            return
         if said["identity_time_of"] != other["identity_time_of"]:
             self._blame_copy(faults.TIME_DIFFERS, "time_of", event, first, copied)
-        if not identified:
-            # Without a time or an id of its own, each message is an event: a copy cannot be recognised.
-            return
         for method in _KEYS:
             if said[method] != other[method] and not self._view.one_per_event:
                 self._blame_copy(faults.KEY_DIFFERS, method, event, first, copied)
@@ -199,7 +198,7 @@ class Probes:
         return f"{method}()"
 
     def _fail(self, cause: Cause, headline: str, events: list[SentEvent], shown: Sequence[Shown] = ()) -> NoReturn:
-        raise FaultFound(Finding(cause, headline, events, shown))
+        raise FaultFound(Evidence(cause, headline, events, shown))
 
 
 _OBJECTS = {
@@ -217,6 +216,12 @@ def unstorable(ref: Ref, content: Document) -> str | None:
     except WriteRefused as error:
         return str(error)
     return None
+
+
+def _has_no_identity(asked: Asked) -> bool:
+    """Whether it has neither an id nor a time of its own: no time means the same as publish time."""
+    event, own = asked.event, asked.said["identity_time_of"]
+    return event.event_id is None and (own is None or own == event.publish_time)
 
 
 def _effect(method: str | None) -> str:

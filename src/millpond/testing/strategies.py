@@ -10,7 +10,7 @@ from typing import Any
 from millpond.core.route import RouteRules
 from millpond.testing import faults
 from millpond.testing.check import Check
-from millpond.testing.describe import Asker, Finding, as_fault
+from millpond.testing.describe import Asker, Evidence, as_fault
 from millpond.testing.events import from_list
 from millpond.testing.faults import CheckError, CheckReport
 from millpond.testing.probes import FaultFound
@@ -57,7 +57,7 @@ class Totals:
         self._asker = asker
         self._rules = rules
         self._reports: list[CheckReport] = []
-        self._nothing: Finding | None = None
+        self._nothing: Evidence | None = None
 
     def check(self, payloads: list[Any]) -> None:
         """Raises ViewFault."""
@@ -67,13 +67,13 @@ class Totals:
                 self._reports.append(Check(view, from_list(left, view), self._asker, self._rules).find())
                 return
             except FaultFound as found:
-                finding = found.finding
-            if finding.cause is faults.NOTHING_APPLIED:
-                self._nothing = finding
+                evidence = found.evidence
+            if evidence.cause is faults.NOTHING_APPLIED:
+                self._nothing = evidence
                 return
-            if finding.cause not in _TIES:
-                raise as_fault(finding, self._asker)
-            del left[finding.events[-1].number - 1]
+            if evidence.cause not in _TIES:
+                raise as_fault(evidence, self._asker)
+            del left[evidence.events[-1].number - 1]
 
     def report(self) -> CheckReport:
         if not self._reports:

@@ -48,7 +48,7 @@ _ENVIRON = frozenset(
 _CALL = opcode.opmap["CALL"]
 
 
-class Reading(NamedTuple):
+class OutsideRead(NamedTuple):
     """Something that was read: which function, and the line of the caller's file."""
 
     cause: Cause
@@ -57,9 +57,9 @@ class Reading(NamedTuple):
 
 
 @contextlib.contextmanager
-def watched(*, on: bool = True) -> Iterator[list[Reading]]:
+def watched(*, on: bool = True) -> Iterator[list[OutsideRead]]:
     """Readings of the calls in this block, in order; none if it is not `on`."""
-    found: list[Reading] = []
+    found: list[OutsideRead] = []
     if not on:
         yield found
         return
@@ -67,7 +67,7 @@ def watched(*, on: bool = True) -> Iterator[list[Reading]]:
     def look(frame: FrameType, event: str, function: Any) -> None:
         reading = _of_c(frame, function) if event == "c_call" else _of_python(frame) if event == "call" else None
         if reading is not None and (where := _place(frame)):
-            found.append(Reading(*reading, where))
+            found.append(OutsideRead(*reading, where))
 
     before = sys.getprofile()
     sys.setprofile(look)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from millpond.testing import faults
-from millpond.testing.describe import Finding, Shown
+from millpond.testing.describe import Evidence, Shown
 from millpond.testing.events import SentEvent
 from millpond.testing.script import MESSAGES_PER_EVENT, Script
-from millpond.testing.worlds import Difference, WorldBroke
+from millpond.testing.worlds import WorldBroke, WrongDocument
 
 
 def describe_world(
-    events: Sequence[SentEvent], script: Script, outcome: Difference | WorldBroke | None, changed: Sequence[str]
-) -> Finding:
+    events: Sequence[SentEvent], script: Script, outcome: WrongDocument | WorldBroke | None, changed: Sequence[str]
+) -> Evidence:
     """`changed` are variables of the view that changed while worlds ran."""
     numbers = dict.fromkeys(message // MESSAGES_PER_EVENT for message in script.arrivals)
     chosen, history = [events[number] for number in numbers], list(_history(events, script))
     if isinstance(outcome, WorldBroke):
         is_view = str(outcome).startswith("the view ")
-        return Finding(faults.RAISES if is_view else faults.WORLD_DIFFERS, str(outcome), chosen, history=history)
+        return Evidence(faults.RAISES if is_view else faults.WORLD_DIFFERS, str(outcome), chosen, history=history)
     cause = faults.KEEPS_STATE if changed else faults.WORLD_DIFFERS
     headline = "its documents differ from the fold of its events"
     if changed:
@@ -31,7 +31,7 @@ def describe_world(
             Shown(f"{outcome.ref.path} must be", outcome.expected),
             Shown(f"{outcome.ref.path} is", outcome.found),
         ]
-    return Finding(cause, headline, chosen, shown, history)
+    return Evidence(cause, headline, chosen, shown, history)
 
 
 def _history(events: Sequence[SentEvent], script: Script) -> Iterator[str]:

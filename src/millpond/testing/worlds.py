@@ -48,7 +48,7 @@ _TIME_MAX_S = 3_600.0
 _TRIES_MAX = 30
 
 
-class Difference(NamedTuple):
+class WrongDocument(NamedTuple):
     """A document is not what it must be; None if it does not exist, or should not."""
 
     ref: Ref
@@ -92,7 +92,7 @@ class Workbench:
             for size in (1, 2, 500)
         }
 
-    def run(self, script: Script) -> Difference | None:
+    def run(self, script: Script) -> WrongDocument | None:
         """The first document that differs from the reference, or None. Raises WorldBroke."""
         expected = fold(self._view, [self._pool.takes[message] for message in dict.fromkeys(script.arrivals)])
         return _World(self, script).run(expected)
@@ -158,7 +158,7 @@ class _World:
         self._crashes = deque(script.crashes)
         self._start()
 
-    def run(self, expected: dict[Ref, Document]) -> Difference | None:
+    def run(self, expected: dict[Ref, Document]) -> WrongDocument | None:
         script = self._script
         try:
             for at in range(0, len(script.arrivals), script.at_once):
@@ -223,7 +223,7 @@ class _World:
                 return
         raise WorldBroke(self._bench.message(waiting[0]), "a message has no final result")
 
-    def _compare(self, expected: dict[Ref, Document], when: str) -> Difference | None:
+    def _compare(self, expected: dict[Ref, Document], when: str) -> WrongDocument | None:
         there = [one for one in finished(self._inner.read(list(expected))) if one.data is not None]
         if sum(count for name, count in finished(self._inner.collections()) if not is_own(name)) == len(there):
             found = {one.ref: _without_ours(one) for one in there}
@@ -232,7 +232,7 @@ class _World:
         for ref in sorted(expected.keys() | found.keys()):
             one, other = expected.get(ref), found.get(ref)
             if one is None or other is None or not same_value(one, other):
-                return Difference(ref, one, other, when)
+                return WrongDocument(ref, one, other, when)
         return None
 
     def _documents(self) -> dict[Ref, Document]:
