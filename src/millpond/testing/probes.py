@@ -157,15 +157,17 @@ class Probes:
         said, other = first.said, copied.said
         if said["wants"] is False or other["wants"] is False or first.content is None or copied.content is None:
             return
-        if _has_no_identity(first) and _has_no_identity(copied):
+        has_id, tally = first.event.event_id is not None, isinstance(self._view, Tally)
+        timed = not (_is_published_time(first) and _is_published_time(copied))
+        if said["identity_time_of"] != other["identity_time_of"] and (timed or (tally and has_id)):
+            self._blame_copy(faults.TIME_DIFFERS, "time_of", event, first, copied)
+        if not timed and not has_id:
             # Each message is then an event: a copy cannot be recognised.
             return
-        if said["identity_time_of"] != other["identity_time_of"]:
-            self._blame_copy(faults.TIME_DIFFERS, "time_of", event, first, copied)
         for method in _KEYS:
             if said[method] != other[method] and not self._view.one_per_event:
                 self._blame_copy(faults.KEY_DIFFERS, method, event, first, copied)
-        if isinstance(self._view, Tally) and first.differs_from(copied) == "fold":
+        if tally and first.differs_from(copied) == "fold":
             self._blame_copy(faults.COPY_DIFFERS, "fold", event, first, copied)
 
     def _blame_copy(self, cause: Cause, method: str, event: SentEvent, first: Asked, copied: Asked) -> NoReturn:
@@ -218,10 +220,9 @@ def unstorable(ref: Ref, content: Document) -> str | None:
     return None
 
 
-def _has_no_identity(asked: Asked) -> bool:
-    """Whether it has neither an id nor a time of its own: no time means the same as publish time."""
-    event, own = asked.event, asked.said["identity_time_of"]
-    return event.event_id is None and (own is None or own == event.publish_time)
+def _is_published_time(asked: Asked) -> bool:
+    """Whether the event has no time of its own: a view that returns publish time means the same as with None."""
+    return asked.said["identity_time_of"] in {None, asked.event.publish_time}
 
 
 def _effect(method: str | None) -> str:
