@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from millpond import Document, Event
+from millpond import settings as settings_module
 from millpond.core import plan
-from millpond.core.model import Outcome
+from millpond.core.model import Delivery, Outcome
 from millpond.core.receipts import Receipts
-from millpond.core.route import Target
+from millpond.core.route import Router, RouteRules, Target
+from millpond.engine.committer import Committer
+from millpond.engine.engine import Engine
 from millpond.testing import ViewFault, check_view
-from millpond.testing.script import AGAIN, REPLAYED, WITHOUT_RECEIPTS, draw
+from millpond.testing.asking import EventDecoder
+from millpond.testing.check import as_view
+from millpond.testing.events import from_list, published, republished
+from millpond.testing.probes import Probes
+from millpond.testing.script import AGAIN, REPLAYED, WITHOUT_RECEIPTS, Script, draw
+from millpond.testing.worlds import Pool, Workbench
 from tests.testing.healthy import ORDERS, Counts, Fields, Orders
 
 
@@ -55,6 +65,90 @@ def test_a_crash_or_a_lost_reply_is_needed_for_some_bugs(monkeypatch: pytest.Mon
     with pytest.raises(ViewFault) as raised:
         check_view(Counts, ORDERS)
     assert raised.value.cause == "world_differs"
+
+
+class Observed(NamedTuple):
+    """What happened in one world: routed messages with their replay flag, engines, failed calls, receipts found."""
+
+    routed: list[tuple[str, bool]]
+    engines: int
+    failed: int
+    known: int
+
+
+def observe(script: Script, monkeypatch: pytest.MonkeyPatch) -> Observed:
+    """Run one world of Orders in which nothing is wrong."""
+    routed: list[tuple[str, bool]] = []
+    engines: list[Engine] = []
+    failed: list[object] = []
+    known: list[object] = []
+    route, is_known, engine = Router.route, Receipts.known, Workbench.engine
+    note = Committer._note_failure  # noqa: SLF001 - watched, not changed
+
+    def routing(self: Router, delivery: Delivery, *arguments: Any, **options: Any) -> Any:
+        routed.append((delivery.message_id, options.get("replay", False)))
+        return route(self, delivery, *arguments, **options)
+
+    def knowing(self: Receipts, *arguments: Any) -> Any:
+        found = is_known(self, *arguments)
+        known.extend([found] if found else [])
+        return found
+
+    def building(self: Workbench, *arguments: Any) -> Engine:
+        engines.append(engine(self, *arguments))
+        return engines[-1]
+
+    def failing(self: Committer, *arguments: Any) -> int:
+        failed.append(arguments)
+        return note(self, *arguments)
+
+    view = as_view(Orders, settings_module.load({"STORE": "memory"}))
+    rules = RouteRules(env="test")
+    decoder = EventDecoder([view], rules)
+    probes = Probes(view, decoder, lambda: None)
+    events = published(from_list(ORDERS[:4], view), lambda _: 1_767_873_600_000_000)
+    both = [(event, message) for event in events for message in (event.delivery, republished(event.delivery, 5))]
+    pool = Pool([message for _, message in both], [probes.take(*one) for one in both])
+    with monkeypatch.context() as patches:
+        patches.setattr(Router, "route", routing)
+        patches.setattr(Receipts, "known", knowing)
+        patches.setattr(Workbench, "engine", building)
+        patches.setattr(Committer, "_note_failure", failing)
+        assert Workbench(view, pool, rules).run(script) is None
+    return Observed(routed, len(engines), len(failed), len(known))
+
+
+CALM = Script(arrivals=(0, 2, 4, 6, 2), at_once=5, batch_max=500)
+
+
+def test_a_calm_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each arrival is routed once, by one engine, and nothing fails."""
+    calm = observe(CALM, monkeypatch)
+    assert sorted(calm.routed) == [("1", False), ("2", False), ("2", False), ("3", False), ("4", False)]
+    assert (calm.engines, calm.failed) == (1, 0)
+
+
+@pytest.mark.parametrize("fault", ["replies_lost", "refused"])
+def test_calls_fail(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert observe(replace(CALM, **{fault: frozenset({0})}), monkeypatch).failed == 1
+
+
+def test_an_engine_dies_and_another_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two deaths, so three engines; what was not answered is delivered again."""
+    crashed = observe(replace(CALM, crashes=(4, 9)), monkeypatch)
+    assert crashed.engines == 3
+    assert len(crashed.routed) > 5
+
+
+@pytest.mark.parametrize("ending", [AGAIN, REPLAYED, WITHOUT_RECEIPTS])
+def test_an_ending_delivers_everything_once_more(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With receipts, which are then found; as replays; or without receipts, on a new engine."""
+    calm, ended = observe(CALM, monkeypatch), observe(replace(CALM, ending=ending), monkeypatch)
+    more = ended.routed[len(calm.routed) :]
+    assert sorted(message_id for message_id, _ in more) == ["1", "2", "3", "4"]
+    assert {replayed for _, replayed in more} == {ending == REPLAYED}
+    assert (ended.known > calm.known) == (ending != WITHOUT_RECEIPTS)
+    assert ended.engines == (2 if ending == WITHOUT_RECEIPTS else 1)
 
 
 class CountsDown(Orders):
