@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from millpond import Document, Event, Latest
+from millpond import Document, Event, Latest, parse_time
 from millpond.core.errors import MillpondError
 from millpond.core.model import Delivery
 from millpond.testing import CheckError, ViewFault, check_view
@@ -143,6 +143,19 @@ def test_an_event_is_published_after_the_one_before_it_and_after_its_own_time() 
     in_order = sorted(ORDERS, key=lambda order: str(order["at"]))
     assert check_view(Late, in_order[:3]).too_old == 0
     assert check_view(Late, [in_order[-1], in_order[0]]).too_old == 1
+
+
+def test_a_clock_from_the_future_is_clamped() -> None:
+    """Far ahead of its publish time, an event counts as published then; and so it does in the reference."""
+
+    def order(at: str, published: str, status: str) -> Delivery:
+        data = json.dumps({"orderId": "o-1", "at": at, "status": status}).encode()
+        publish_time = parse_time(published, "published")
+        return Delivery(message_id=status, publish_time=publish_time, data=data, attributes={"topic": "orders"})
+
+    ahead = order("2026-01-08T14:00:00Z", "2026-01-08T12:00:00Z", "ahead")
+    later = order("2026-01-08T12:30:00Z", "2026-01-08T12:30:00Z", "later")
+    assert check_view(Orders, [ahead, later], worlds=20).applied == 2
 
 
 _payloads = st.fixed_dictionaries(

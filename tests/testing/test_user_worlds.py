@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from millpond import Document
 from millpond.cli.root import cli
-from millpond.core import plan
+from millpond.core import plan, route
 from millpond.core.errors import SettingsError
+from millpond.core.hashing import base32_sha256
 from millpond.core.model import Outcome
 from millpond.core.receipts import Receipts
 from millpond.core.route import Target
@@ -187,6 +188,25 @@ def test_an_engine_that_goes_by_arrival_is_found(stage: UserStage, monkeypatch: 
 def test_an_engine_that_counts_twice_is_found(stage: UserStage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Receipts, "known", lambda *_: None)
     assert first_failure(stage)[1] in {"documents equal the fold", "redelivery changes nothing"}
+
+
+def test_an_engine_that_takes_copies_for_events_is_found(stage: UserStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If only the message id identifies an event, its republished copy counts, too."""
+    monkeypatch.setattr(route, "logical_key", lambda event, *_: base32_sha256(event.message_id.encode()))
+    assert first_failure(stage)[1] == "tallies count each event once"
+
+
+def test_an_engine_that_writes_duplicates_is_found(stage: UserStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content is the same, so only a redelivery of everything shows it."""
+    real = plan._decide_latest  # noqa: SLF001 - the bug is planted in it
+
+    def written_again(target: Target, current: Document | None, now: int) -> plan.Verdict:
+        verdict = real(target, current, now)
+        again = current if verdict.reason == "duplicate_message_noop" else verdict.document
+        return plan.Verdict(verdict.outcome, verdict.reason, again, verdict.winner)
+
+    monkeypatch.setattr(plan, "_decide_latest", written_again)
+    assert first_failure(stage)[1] == "redelivery changes nothing"
 
 
 def test_an_engine_that_answers_too_early_is_found(stage: UserStage, monkeypatch: pytest.MonkeyPatch) -> None:
