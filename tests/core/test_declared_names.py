@@ -255,9 +255,9 @@ def test_a_new_attribute_of_views_is_known_at_once(monkeypatch: pytest.MonkeyPat
     for name in ("topics", "adopt", "stamp_prefix", "document", "has_single_key", "kind"):
         assert name in declared_names.NAMES_OF[Latest]
     assert "fold" not in declared_names.NAMES_OF[Latest]
-    monkeypatch.setitem(View.__annotations__, "existing", "str")
-    monkeypatch.setattr(View, "existing", "", raising=False)
-    known = {kind: names | {"existing"} for kind, names in declared_names.NAMES_OF.items()}
+    monkeypatch.setitem(View.__annotations__, "colour", "str")
+    monkeypatch.setattr(View, "colour", "", raising=False)
+    known = {kind: names | {"colour"} for kind, names in declared_names.NAMES_OF.items()}
     monkeypatch.setattr(declared_names, "NAMES_OF", known)
-    check_declaration(declared(existing="replace"))
-    assert refusal(declared(existing=True)) == "existing must be text, not bool"
+    check_declaration(declared(colour="red"))
+    assert refusal(declared(colour=True)) == "colour must be text, not bool"

@@ -47,6 +47,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "doctor": CommandEntry(
         "doctor", "doctor", "Examine settings, store, document ids, clock, subscriptions and disk."
     ),
+    "test": CommandEntry("test", "test", "Check your own views with your own events."),
     "simulate": CommandEntry("simulate", "simulate", "Check the guarantees in simulated worlds."),
     "config": CommandEntry("config", "config", "Show the effective settings and where each came from."),
     "completion": CommandEntry("completion", "completion", "Print the shell completion script."),

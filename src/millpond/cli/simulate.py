@@ -9,13 +9,13 @@ import click
 from click.core import ParameterSource
 
 from millpond.cli import exit_codes
-from millpond.cli.options import example, json_option
+from millpond.cli.options import OVERRIDES, example, json_option, views_option
 from millpond.cli.output import Column, print_json, print_line, print_table, progress
-from millpond.core.timestamps import SECOND_US
+from millpond.core.timestamps import SECOND_US, to_text
 from millpond.sim.facts import START, PublishedMessage
-from millpond.sim.runner import Summary, run_seeds
-from millpond.sim.shrink import NONE, Smaller, shrink
-from millpond.sim.world import WorldFailure, WorldReport
+from millpond.sim.runner import RunSeed, Summary, run_seeds
+from millpond.sim.shrink import BUILT_IN, NONE, Smaller, Stage, shrink
+from millpond.sim.world import WorldFailure, WorldReport, run_seed
 from millpond.sim.world_parameters import FAULTS
 
 _COUNTS = (Column("what happened"), Column("times", right=True))
@@ -28,12 +28,22 @@ _MESSAGES = (
     Column("sequence", right=True),
     Column("flaw"),
 )
+_USER_MESSAGES = (Column("message"), Column("published"), Column("topic"), Column("data", clip=True))
 
 
 @click.command(
     epilog=example(
-        "millpond simulate --seeds 2000 --jobs 2", "millpond simulate --seed 17 --trace | less", "millpond simulate"
+        "millpond simulate --seeds 2000 --jobs 2",
+        "millpond simulate --seed 17 --trace | less",
+        "millpond simulate --views orders --events orders.jsonl",
     )
+)
+@views_option
+@click.option(
+    "--events",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Simulate these messages and your own views (--views), instead of the built-in facts.",
 )
 @click.option(
     "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="Number of worlds."
@@ -61,6 +71,7 @@ def simulate(
     messages: str | None,
     faults: str | None,
     instances: int | None,
+    events: str | None,
     *,
     keep_going: bool,
     no_shrink: bool,
@@ -75,12 +86,17 @@ def simulate(
     no sockets, no threads and no clock, so the same seed always gives the same run. Exits with 1 if a guarantee was
     broken; then it shows the smallest world that still breaks it, and the command that repeats it.
     """
+    stage, run = _stage(ctx, events, require_rare=require_rare)
     if seed is not None:
         _refuse_many(ctx)
         one = Smaller(
-            seed=seed, messages=_names(messages), faults=_known_faults(ctx, _names(faults)), instances=instances
+            seed=seed,
+            stage=stage,
+            messages=_names(messages),
+            faults=_known_faults(ctx, _names(faults)),
+            instances=instances,
         )
-        unknown = set(one.messages or ()) - set(Smaller(seed=seed).shown_ids())
+        unknown = set(one.messages or ()) - set(Smaller(seed=seed, stage=stage).shown_ids())
         if unknown:
             raise click.UsageError(f"--messages: seed {seed} publishes no {', '.join(sorted(unknown))}", ctx)
         _run_one(ctx, one, trace=trace, as_json=as_json)
@@ -88,18 +104,36 @@ def simulate(
     if trace or messages is not None or faults is not None or instances is not None:
         raise click.UsageError("--trace, --messages, --faults and --instances need --seed", ctx)
     with progress("Worlds", seeds) as advance:
-        summary = run_seeds(start, seeds, jobs=jobs or os.cpu_count() or 1, keep_going=keep_going, advance=advance)
+        jobs = jobs or os.cpu_count() or 1
+        summary = run_seeds(start, seeds, jobs=jobs, keep_going=keep_going, advance=advance, run=run)
     smaller = None
     if summary.failures and not no_shrink:
-        smaller = _shrunk(summary.failures[0])
+        smaller = _shrunk(summary.failures[0], stage)
     if as_json:
         print_json(_as_json(summary, smaller))
     else:
-        _show(summary, smaller)
+        _show(summary, smaller, stage)
     unreached = summary.unreached if require_rare else []
     if unreached and not as_json:
         print_line(f"rare states that no world reached: {', '.join(unreached)}")
     ctx.exit(exit_codes.NEGATIVE if summary.failures or unreached else exit_codes.OK)
+
+
+def _stage(ctx: click.Context, events: str | None, *, require_rare: bool) -> tuple[Stage, RunSeed]:
+    """Whose worlds are simulated: the built-in facts', or the user's."""
+    views = ctx.meta.get(OVERRIDES, {}).get("VIEWS")
+    if events is None:
+        if views is not None:
+            raise click.UsageError("--views needs --events: the messages that the views are simulated with", ctx)
+        return BUILT_IN, run_seed
+    if require_rare:
+        raise click.UsageError("--require-rare makes no sense with --events", ctx)
+    # Imported here: the simulation of the built-in facts does not need it.
+    from millpond.testing.user_stage import UserStage  # noqa: PLC0415
+
+    stage = UserStage(views if views is not None else os.environ.get("VIEWS", ""), events)
+    stage.check()
+    return stage, stage.run_seed
 
 
 def _refuse_many(ctx: click.Context) -> None:
@@ -136,14 +170,21 @@ def _run_one(ctx: click.Context, one: Smaller, *, trace: bool, as_json: bool) ->
     ctx.exit(exit_codes.OK if report.failure is None else exit_codes.NEGATIVE)
 
 
-def _shrunk(report: WorldReport) -> Smaller:
+def _shrunk(report: WorldReport, stage: Stage) -> Smaller:
     assert report.failure is not None  # noqa: S101 - asked only about failures
     with progress("Shrinking", None) as advance:
-        return shrink(report.seed, report.failure.checker, advance)
+        return shrink(report.seed, report.failure.checker, advance, stage)
 
 
-def _show(summary: Summary, smaller: Smaller | None) -> None:
-    for title, counts in (("faults", summary.faults), ("rare states", summary.rare), ("answers", summary.answers)):
+def _show(summary: Summary, smaller: Smaller | None, stage: Stage) -> None:
+    tables = {"faults": summary.faults, "rare states": summary.rare, "answers": summary.answers}
+    if stage is not BUILT_IN:
+        # Not every fault and state of the built-in facts can happen to a user's events.
+        tables = {
+            "faults": {name: count for name, count in summary.faults.items() if count},
+            "answers": summary.answers,
+        }
+    for title, counts in tables.items():
         print_table((Column(title), Column("times", right=True)), list(counts.items()))
         print_line()
     hours = summary.simulated_seconds / 3_600
@@ -163,7 +204,11 @@ def _show(summary: Summary, smaller: Smaller | None) -> None:
 def _show_smaller(smaller: Smaller) -> None:
     print_line()
     print_line("the smallest world that still fails:")
-    print_table(_MESSAGES, [_row(message) for message in smaller.shown_messages()])
+    messages = smaller.shown_messages()
+    if smaller.stage is BUILT_IN:
+        print_table(_MESSAGES, [_row(message) for message in messages])
+    else:
+        print_table(_USER_MESSAGES, [_user_row(message) for message in messages])
     print_line(f"millpond simulate {smaller.options()} --trace")
 
 
@@ -171,6 +216,11 @@ def _row(message: PublishedMessage) -> tuple[Any, ...]:
     fact = message.fact
     happened = None if fact.at is None else _seconds(fact.at)
     return message.id, _seconds(message.published_at), fact.topic, fact.key, happened, fact.sequence, fact.flaw
+
+
+def _user_row(message: PublishedMessage) -> tuple[Any, ...]:
+    topic = message.attributes.get("topic")
+    return message.id, to_text(message.published_at), topic, message.data.decode(errors="replace")
 
 
 def _seconds(at: int) -> str:

@@ -17,8 +17,7 @@ import msgspec
 from millpond.core import timestamps
 from millpond.core.model import Delivery
 from millpond.sim import oracle
-from millpond.sim.checks import Checks
-from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of
+from millpond.sim.facts import START, PublishedMessage
 from millpond.sim.rules import Broken
 from millpond.sim.virtual_time import WORLD, Process, VirtualLoop
 from millpond.sim.world_parameters import COUNTED_S, Swarm
@@ -38,6 +37,17 @@ class Receiver(Protocol):
     stopping: bool
 
     def push(self, body: bytes, respond: Callable[[int, object, bytes], None]) -> None: ...
+
+
+class Witness(Protocol):
+    """Checks what the broker was told. `acknowledged` and `refused` raise Broken."""
+
+    def add(self, message: PublishedMessage) -> None: ...
+
+    def acknowledged(self, message: PublishedMessage) -> None: ...
+
+    def refused(self, message: PublishedMessage) -> None:
+        """It was answered 400."""
 
 
 class Parcel:
@@ -101,7 +111,7 @@ class Broker:
         seed: int,
         swarm: Swarm,
         loop: VirtualLoop,
-        checks: Checks,
+        checks: Witness,
         seen: Counter[str],
         pick: Callable[[random.Random], Receiver | None],
         tell: Callable[[str], None],
@@ -149,9 +159,9 @@ class Broker:
             Delivery(
                 message_id=f"9{parcel.message.id}",
                 publish_time=parcel.message.published_at + timestamps.DAY_US,
-                data=data_of(parcel.message.fact),
+                data=parcel.message.data,
                 attributes={
-                    **attributes_of(parcel.message.fact),
+                    **parcel.message.attributes,
                     "CloudPubSubDeadLetterSourceSubscription": name,
                     "CloudPubSubDeadLetterSourceSubscriptionProject": project,
                     "CloudPubSubDeadLetterSourceTopicPublishTime": timestamps.to_text(parcel.message.published_at),
@@ -255,8 +265,8 @@ class Broker:
             "message": {
                 "messageId": message.id,
                 "publishTime": timestamps.to_text(message.published_at),
-                "data": base64.b64encode(data_of(message.fact)).decode(),
-                "attributes": attributes_of(message.fact),
+                "data": base64.b64encode(message.data).decode(),
+                "attributes": message.attributes,
             },
             "subscription": SUBSCRIPTION,
         }

@@ -93,6 +93,14 @@ class PublishedMessage(msgspec.Struct, frozen=True, kw_only=True):
         """On the event loop's clock."""
         return (self.published_at - START) / _SECOND
 
+    @property
+    def data(self) -> bytes:
+        return data_of(self.fact)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        return attributes_of(self.fact)
+
 
 def draw_messages(seed: int, swarm: Swarm) -> list[PublishedMessage]:
     """Everything that is published in this world, in the order of publication."""

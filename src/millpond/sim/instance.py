@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +27,6 @@ from millpond.live.outcomes import Outcomes
 from millpond.service.rules import engine_rules, route_rules
 from millpond.service.views import load_views
 from millpond.settings import Settings
-from millpond.sim.facts import START
 from millpond.sim.store import StoreConnection, Storehouse
 from millpond.sim.views import Doors, GateLast, GatePasses
 from millpond.sim.virtual_time import Process, VirtualLoop
@@ -41,8 +40,8 @@ _HEADERS = [(b"content-type", b"application/json")]
 OnAnswer = Callable[[Delivery | None, Result], None]
 
 
-def settings_of(swarm: Swarm) -> Settings:
-    """Settings of an instance. STORE is Firestore, so that events of flow runs come from outside."""
+def settings_of(swarm: Swarm, others: Mapping[str, str] | None = None) -> Settings:
+    """Settings of an instance, with `others` instead. STORE is Firestore: events of flow runs come from outside."""
     return settings_module.load(
         {
             "STORE": "firestore",
@@ -61,6 +60,7 @@ def settings_of(swarm: Swarm) -> Settings:
             "FLOW_LEASE_S": str(swarm.flow_lease_s),
             "FLOW_STEPS_AT_ONCE": str(swarm.steps_at_once),
             "EVENT_LOG": "on" if swarm.keeps_log else "off",
+            **(others or {}),
         }
     )
 
@@ -96,6 +96,7 @@ class Instance:
         self.store = StoreConnection(house, name)
         self.metrics = Metrics()
         self._loop = house.loop
+        self._start = house.start
         self._skew = round(dice.uniform(-1, 1) * house.swarm.clock_skew_s * timestamps.SECOND_US)
         self.stopping = False
         log = QuietLog(house.loop)
@@ -144,7 +145,7 @@ class Instance:
                 view.mended = True
 
     def wall_clock(self) -> int:
-        return START + round(self._loop.time() * timestamps.SECOND_US) + self._skew
+        return self._start + round(self._loop.time() * timestamps.SECOND_US) + self._skew
 
     def push(self, body: bytes, respond: Respond) -> None:
         """A request has arrived."""

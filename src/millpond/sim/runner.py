@@ -6,12 +6,15 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import msgspec
 
 from millpond.sim.rare_states import RARE
 from millpond.sim.world import WorldReport, run_seed
 
+# Runs the world of a seed. It is sent to other processes.
+RunSeed = Callable[[int], WorldReport]
 # Seeds that one process runs before it reports.
 _CHUNK = 8
 # Faults that the world injects. All other counts are consequences.
@@ -82,11 +85,17 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 def run_seeds(
-    start: int, count: int, *, jobs: int, keep_going: bool = False, advance: Callable[[int], None] = lambda _: None
+    start: int,
+    count: int,
+    *,
+    jobs: int,
+    keep_going: bool = False,
+    advance: Callable[[int], None] = lambda _: None,
+    run: RunSeed = run_seed,
 ) -> Summary:
     """Run seeds `start` to `start + count - 1`. Stops at the first failure, unless `keep_going`."""
     summary = Summary(start=start)
-    for report in _reports(range(start, start + count), jobs):
+    for report in _reports(range(start, start + count), jobs, run):
         summary.add(report)
         advance(1)
         if report.failure is not None and not keep_going:
@@ -94,20 +103,20 @@ def run_seeds(
     return summary
 
 
-def _reports(seeds: Sequence[int], jobs: int) -> Iterator[WorldReport]:
+def _reports(seeds: Sequence[int], jobs: int, run: RunSeed) -> Iterator[WorldReport]:
     """Reports in the order of the seeds, whichever process runs them."""
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
     # Spawned, not forked: the caller may have threads.
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
     try:
-        for reports in pool.map(_run_chunk, chunks):
+        for reports in pool.map(partial(_run_chunk, run), chunks):
             yield from reports
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _run_chunk(seeds: Sequence[int]) -> list[WorldReport]:
-    return list(map(run_seed, seeds))
+def _run_chunk(run: RunSeed, seeds: Sequence[int]) -> list[WorldReport]:
+    return list(map(run, seeds))

@@ -7,6 +7,7 @@ kept if the world still fails, until no removal is left. Called by `millpond sim
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -18,10 +19,43 @@ RUNS_MAX = 600
 NONE = "none"
 
 
+class Stage(Protocol):
+    """Whose worlds they are: of the built-in facts, or of a user's events and views."""
+
+    @property
+    def options(self) -> str:
+        """The options of `millpond simulate` that select it, each followed by a space."""
+
+    def draw(self, seed: int) -> tuple[Swarm, list[PublishedMessage]]: ...
+
+    def run(
+        self, seed: int, swarm: Swarm, messages: Sequence[PublishedMessage], *, trace: bool = False
+    ) -> WorldReport: ...
+
+
+class BuiltInStage(msgspec.Struct, frozen=True):
+    """Worlds of the built-in facts, views and flow runs."""
+
+    options: str = ""
+
+    def draw(self, seed: int) -> tuple[Swarm, list[PublishedMessage]]:
+        swarm = draw(seed)
+        return swarm, draw_messages(seed, swarm)
+
+    def run(
+        self, seed: int, swarm: Swarm, messages: Sequence[PublishedMessage], *, trace: bool = False
+    ) -> WorldReport:
+        return World(seed, swarm, messages, trace=trace).run()
+
+
+BUILT_IN = BuiltInStage()
+
+
 class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a seed's world: which messages and faults, on how many instances."""
 
     seed: int
+    stage: Stage = BUILT_IN
     messages: tuple[str, ...] | None = None
     # Faults that may happen; None means all that were drawn.
     faults: tuple[str, ...] | None = None
@@ -29,11 +63,11 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
 
     def run(self, *, trace: bool = False) -> WorldReport:
         swarm, messages = self._drawn()
-        return World(self.seed, swarm, messages, trace=trace).run()
+        return self.stage.run(self.seed, swarm, messages, trace=trace)
 
     def _drawn(self) -> tuple[Swarm, list[PublishedMessage]]:
-        swarm = draw(self.seed)
-        kept = [m for m in draw_messages(self.seed, swarm) if self.messages is None or m.id in self.messages]
+        swarm, messages = self.stage.draw(self.seed)
+        kept = [m for m in messages if self.messages is None or m.id in self.messages]
         for fault in FAULTS:
             if self.faults is not None and fault not in self.faults:
                 swarm = without(swarm, fault)
@@ -49,7 +83,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
 
     def options(self) -> str:
         """The options of `millpond simulate` that run exactly this world."""
-        words = [f"--seed {self.seed}"]
+        words = [f"{self.stage.options}--seed {self.seed}"]
         if self.instances is not None:
             words.append(f"--instances {self.instances}")
         if self.faults is not None:
@@ -59,17 +93,19 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
 
-def shrink(seed: int, checker: str, advance: Callable[[int], None] = lambda _: None) -> Smaller:
+def shrink(
+    seed: int, checker: str, advance: Callable[[int], None] = lambda _: None, stage: Stage = BUILT_IN
+) -> Smaller:
     """The smallest world found in which this checker still fails."""
-    return _Shrinking(seed, checker, advance).shrink()
+    return _Shrinking(seed, checker, advance, stage).shrink()
 
 
 class _Shrinking:
-    def __init__(self, seed: int, checker: str, advance: Callable[[int], None]) -> None:
-        swarm = draw(seed)
-        ids = tuple(Smaller(seed=seed).shown_ids())
+    def __init__(self, seed: int, checker: str, advance: Callable[[int], None], stage: Stage) -> None:
+        swarm, messages = stage.draw(seed)
+        ids = tuple(message.id for message in messages)
         on = tuple(fault for fault, never in FAULTS.items() if getattr(swarm, fault) != never)
-        self._best = Smaller(seed=seed, messages=ids, faults=on, instances=swarm.instances)
+        self._best = Smaller(seed=seed, stage=stage, messages=ids, faults=on, instances=swarm.instances)
         self._checker = checker
         self._advance = advance
         self._runs = 0

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, LogEntry, Put, Ref, Snapshot, Write
-from millpond.sim.facts import UNSTORABLE
+from millpond.sim.facts import START, UNSTORABLE
 from millpond.sim.virtual_time import WORLD, VirtualLoop
 from millpond.sim.world_parameters import Swarm
 from millpond.stores.memory import MemoryStore
@@ -49,6 +49,8 @@ class Storehouse:
         self.loop = loop
         self.seen = seen
         self.faulty = True
+        # What the clocks say when the event loop's time is zero.
+        self.start = START
         # The instance whose commit is being applied; empty for the world's own.
         self.writer = ""
         # The store answers nothing before this time of the event loop.

@@ -68,14 +68,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def run_until(self, done: Callable[[], bool], time_max: float) -> None:
         """Run until `done()`. Raises Stuck if that is not before `time_max`."""
-        asyncio._set_running_loop(self)  # noqa: SLF001 - documented as meant for implementers of event loops
+        # A test that is a coroutine may run a world: its own loop is the running one again afterwards.
+        outer = asyncio._get_running_loop()  # noqa: SLF001 - documented as meant for implementers of event loops
+        asyncio._set_running_loop(self)  # noqa: SLF001 - as above
         try:
             while not done():
                 if not self._ready:
                     self._advance(time_max)
                 self._run_one()
         finally:
-            asyncio._set_running_loop(None)  # noqa: SLF001 - as above
+            asyncio._set_running_loop(outer)  # noqa: SLF001 - as above
 
     def _run_one(self) -> None:
         ready = self._ready
