@@ -61,9 +61,8 @@ WRONG_DATA = [
     Poison("base64 of padding alone", b"", "invalid_base64", changes={"data": "===="}),
     Poison("topic found nowhere", tick(), "unroutable_payload", None),
     Poison("topic that no view feeds on", tick(), "unroutable_payload", "weather"),
-    Poison("event id of 2,000 bytes", tick(eventId="x" * 2_000), "id_too_long"),
+    Poison("signal id of 2,000 bytes", {"signalId": "x" * 2_000}, "id_too_long", "trade-signals"),
     Poison("symbol an object", tick(symbol={"a": MARKER}), "invalid_event"),
-    Poison("price a word", tick(price=MARKER), "invalid_event"),
     Poison("time a word", tick(ts=MARKER), "invalid_event"),
     Poison("signal that nothing identifies", {"note": MARKER}, "invalid_event", "trade-signals"),
     Poison(
@@ -74,11 +73,18 @@ WRONG_DATA = [
     ),
 ]
 REFUSED_WRITES = [
-    Poison(name, data, "write_refused", severity="ALERT", always_buried=True)
+    Poison(
+        name,
+        {"pipeline_id": "big", **data},
+        "write_refused",
+        "ingest-heartbeat",
+        severity="ALERT",
+        always_buried=True,
+    )
     for name, data in (
-        ("a legal payload of 10 MB, more than a document may hold", tick(x="y" * 10_000_000)),
-        ("a legal payload of 500,000 numbers", tick(x=list(range(500_000)))),
-        ("a legal payload of 100,000 fields", {**tick(), **{f"field-{n}": n for n in range(100_000)}}),
+        ("a legal payload of 10 MB, more than a document may hold", {"x": "y" * 10_000_000}),
+        ("a legal payload of 500,000 numbers", {"x": list(range(500_000))}),
+        ("a legal payload of 100,000 fields", {f"field-{n}": n for n in range(100_000)}),
     )
 ]
 POISON = [*WRONG_DATA, *REFUSED_WRITES]

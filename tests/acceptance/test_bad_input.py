@@ -97,7 +97,7 @@ def _check_shape(row: Row, answer: Answer) -> None:
         assert set(answer.json) == shape
         assert answer.json["outcome"] == "poison"
         assert answer.json["messageId"] == row.message_id
-        assert answer.json["views"] == []
+        assert {view["outcome"] for view in answer.json["views"]} <= {"poison"}
     if row.status != 200:
         assert answer.json["error"]
         assert row.mentions in answer.json["error"]

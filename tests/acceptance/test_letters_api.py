@@ -76,7 +76,10 @@ def ids(server: Server, **query: str) -> list[str]:
         ({"reason": ""}, []),
         ({"topic": ""}, ["none-0", "none-1", "none-2"]),
         ({"view": "boxes"}, ["bug-0"]),
-        ({"view": "", "topic": "market-ticks"}, ["tick-0", "tick-1"]),
+        ({"view": "", "topic": "market-ticks"}, []),
+        ({"view": "", "topic": ""}, ["none-0", "none-1", "none-2"]),
+        ({"view": "market_ticks_latest"}, ["tick-0", "tick-1"]),
+        ({"view": "market_ticks"}, []),
         ({"state": "failed"}, ["none-1"]),
         ({"replayed": "yes"}, []),
         ({"replayed": "no", "state": "never", "topic": ""}, ["none-0", "none-2"]),
@@ -123,7 +126,8 @@ def test_groups(buried: Server) -> None:
     found = buried.get("/api/letters/groups").json
     none_replayed = {"replayed": 0, "failed": 0}
     none = {"reason": "unroutable_payload", "view": None, "topic": "", "letters": 3, **none_replayed}
-    ticks = {"reason": "invalid_event", "view": None, "topic": "market-ticks", "letters": 2, **none_replayed}
+    latest = "market_ticks_latest"
+    ticks = {"reason": "invalid_event", "view": latest, "topic": "market-ticks", "letters": 2, **none_replayed}
     boxes = {"reason": "view_error", "view": "boxes", "topic": "boxes", "letters": 1, **none_replayed}
     assert found == {"total": 6, "groups": [none, ticks, boxes]}
     post(buried, "/api/letters/replay", {"ids": ["acceptance__none-0"]})

@@ -346,7 +346,7 @@ def test_tail_tells_what_became_of_a_message(server: Server) -> None:
         }
         server.send({"service": "tail", "timestamp": "soon"}, message_id="tail-2")
         poison = tail.find("outcome", lambda content: content["messageId"] == "tail-2")
-        assert (poison["outcome"], poison["views"]) == ("poison", [])
+        assert [(view["view"], view["outcome"]) for view in poison["views"]] == [("ops_services", "poison")]
         assert "timestamp must be an RFC 3339 time" in poison["error"]
         server.push(b"{}")
         nothing = tail.find("outcome", lambda content: content["reason"] == "malformed_envelope")
@@ -370,9 +370,10 @@ FILTERS: list[tuple[dict[str, str | list[str]], list[str]]] = [
     ({}, ["f-1", "f-2", "f-3", "f-4"]),
     ({"topic": "market-ticks"}, ["f-2", "f-4"]),
     ({"topic": ["market-ticks", "system.events"]}, ["f-1", "f-2", "f-4"]),
-    ({"view": "market_ticks"}, ["f-2"]),
+    ({"view": "market_ticks"}, ["f-2", "f-4"]),
     ({"outcome": "poison"}, ["f-3", "f-4"]),
     ({"outcome": ["poison", "applied"], "topic": "market-ticks"}, ["f-2", "f-4"]),
+    ({"outcome": "poison", "view": "market_ticks_latest"}, ["f-4"]),
     ({"outcome": "poison", "view": "market_ticks"}, []),
     ({"topic": ""}, ["f-3"]),
 ]

@@ -62,15 +62,18 @@ def test_every_outcome_of_a_message(server: Server) -> None:
     assert read(server, doc) == after
 
 
-def test_poison_in_one_view_means_applied_in_none(server: Server) -> None:
-    """A tick whose history id is too long does not reach the latest tick either, and leaves one letter."""
-    before = server.documents()
-    tick = {"symbol": "NONE", "price": 2, "ts": T1, "eventId": "x" * 2_000}
-    answer = server.send(tick, message_id="none", topic="market-ticks")
+def test_poison_in_one_view_holds_up_no_other(server: Server) -> None:
+    """A tick whose history id is too long is the latest tick, and leaves one letter about the history."""
+    tick = {"symbol": "HALF", "price": 2, "ts": T1, "eventId": "x" * 2_000}
+    answer = server.send(tick, message_id="half", topic="market-ticks", attempt=3)
     assert (answer.status, answer.json["outcome"], answer.json["reason"]) == (200, "poison", "id_too_long")
-    assert answer.json["views"] == []
-    assert server.documents() == before
-    assert [letter["reason"] for letter in server.letters() if letter["messageId"] == "none"] == ["id_too_long"]
+    assert {view["view"]: view["outcome"] for view in answer.json["views"]} == {
+        "market_ticks_latest": "applied",
+        "market_ticks": "poison",
+    }
+    assert "market_ticks_latest/HALF" in server.documents()
+    (letter,) = [letter for letter in server.letters() if letter["messageId"] == "half"]
+    assert [(one["view"], one["reason"]) for one in letter["refusals"]] == [("market_ticks", "id_too_long")]
 
 
 def test_unroutable_payload(server: Server) -> None:

@@ -65,6 +65,7 @@ def test_groups_and_filters_narrow_the_list(pond: Server, look: Open) -> None:
     bar = page.locator(".selection-bar")
     expect(bar).to_contain_text(f"Select all {MANY} matching")
     page.get_by_label("topic", exact=True).select_option(label="all")
+    page.get_by_label("view", exact=True).select_option(label="all")
     page.get_by_label("reason", exact=True).select_option("=invalid_event")
     expect(rows).to_have_count(5)
     expect(bar).to_contain_text("Select all 5 matching")

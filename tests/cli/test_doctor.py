@@ -38,7 +38,7 @@ def test_beside_a_server_that_is_well(shell: Shell, serve: Serve) -> None:
     server = served(shell, serve)
     report = shell.ok("doctor", "--json").json
     assert (report["problems"], report["warnings"]) == (0, 0), report
-    fine = ("settings", "views", "store", "expiry", "clock", "ids", "server", "disk")
+    fine = ("settings", "views", "store", "expiry", "clock", "ids", "documents", "server", "disk")
     assert states(report) == {**{check: {"ok"} for check in fine}, "subscription": {"unchecked"}}
     (found,) = [finding for finding in report["findings"] if finding["check"] == "server"]
     assert found["found"] == f"process {server.process.pid} serves {server.url}, and is ready"

@@ -31,13 +31,19 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def collected(
-        *args: Any, reason: str | None, topic: str | None, state: str | None, replayed: bool, **kwargs: Any
+        *args: Any,
+        reason: str | None,
+        view: str | None,
+        topic: str | None,
+        state: str | None,
+        replayed: bool,
+        **kwargs: Any,
     ) -> Any:
         if replayed and state is not None:
             context = click.get_current_context()
             raise click.UsageError("--replayed is --state succeeded: give one of the two", context)
         chosen = REPLAYED["yes"] if replayed else ReplayState(state) if state is not None else None
-        return command(*args, wanted=LetterFilter(reason, None, topic, only(chosen)), **kwargs)
+        return command(*args, wanted=LetterFilter(reason, view, topic, only(chosen)), **kwargs)
 
     wrapped: Callable[..., Any] = collected
     for option in (
@@ -48,6 +54,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Only letters never replayed, replayed successfully, or whose last replay failed again.",
         ),
         click.option("--topic", help="Only letters of this topic."),
+        click.option("--view", help="Only letters of messages that this view refused."),
         click.option("--reason", help="Only letters with this reason, for example invalid_event."),
     ):
         wrapped = option(wrapped)
@@ -60,7 +67,7 @@ def chosen_ids(settings: Settings, ids: tuple[str, ...], wanted: LetterFilter, *
     if bool(ids) == everything:
         raise click.UsageError("name the letters by their IDs, or give --all (one of the two)", context)
     if ids and wanted != ALL_LETTERS:
-        raise click.UsageError("--reason, --topic, --state and --replayed go with --all", context)
+        raise click.UsageError("--reason, --view, --topic, --state and --replayed go with --all", context)
     return asyncio.run(_frozen(settings, wanted)) if everything else list(dict.fromkeys(ids))
 
 

@@ -104,11 +104,11 @@ def _show(answer: dict[str, Any], delivery: Delivery) -> None:
         print_line(clean(str(answer["error"])))
         if answer.get("trace"):
             print_line(clean_block(str(answer["trace"])))
-    elif answer.get("outcome") == "poison":
-        print_line(f"It was buried: millpond dlq show {clean(letter_ref(delivery).id)}")
     views = answer.get("views") or []
     if views:
         print_table(_VIEWS, [[view.get(name) for name in ("view", "doc", "outcome", "reason")] for view in views])
+    if "error" not in answer and answer.get("outcome") == "poison":
+        print_line(f"It was buried: millpond dlq show {clean(letter_ref(delivery).id)}")
 
 
 def _payload(file: BinaryIO | None, data: str | None, event_id: str | None, *, raw: bool) -> bytes:

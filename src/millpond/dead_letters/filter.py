@@ -52,7 +52,7 @@ def only(state: ReplayState | None) -> frozenset[ReplayState]:
 class LetterFilter(NamedTuple):
     """Matches letters that meet every condition; None is no condition. A missing view or topic is empty text.
 
-    A letter that several views refused matches if one of its refusals has the reason and the view.
+    A view is one that refused the message, or all that did, joined as in `views_text`.
     """
 
     reason: str | None = None
@@ -62,19 +62,22 @@ class LetterFilter(NamedTuple):
 
     def matches(self, letter: Mapping[str, Any]) -> bool:
         return (
-            any(self._is_about(*why) for why in refusals_of(letter))
+            (self.reason is None or letter.get("reason") == self.reason)
+            and (self.view is None or self.view in {*refusing_views(letter), views_text(letter)})
             and (self.topic is None or (letter.get("topic") or "") == self.topic)
             and state_of(letter) in self.states
         )
 
-    def _is_about(self, reason: str | None, view: str | None) -> bool:
-        return self.reason in {None, reason} and self.view in {None, view or ""}
+
+def refusing_views(letter: Mapping[str, Any]) -> list[str]:
+    """The views that refused the message; none if the whole message was at fault."""
+    listed = letter.get("refusals") or ([letter] if letter.get("view") else [])
+    return sorted(refusal["view"] for refusal in listed)
 
 
-def refusals_of(letter: Mapping[str, Any]) -> list[tuple[str | None, str | None]]:
-    """(reason, view) of each refusal. A letter about the whole message has one, without a view."""
-    listed = letter.get("refusals") or [letter]
-    return [(one.get("reason"), one.get("view")) for one in listed]
+def views_text(letter: Mapping[str, Any]) -> str:
+    """The same as one text, which groups go by: each letter is in one group."""
+    return ", ".join(refusing_views(letter))
 
 
 ALL_LETTERS = LetterFilter()

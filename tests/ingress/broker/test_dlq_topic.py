@@ -40,6 +40,7 @@ def test_poison_is_published_whole_and_then_acknowledged(start: Start, broker: B
         "millpond_reason": "invalid_event",
         "millpond_classification": "permanent",
         "millpond_errorType": "InvalidEvent",
+        "millpond_views": "ops_services",
         "millpond_orderingKey": "k1",
         "millpond_deliveryAttempt": "3",
     }

@@ -94,7 +94,9 @@ class LetterGroup(msgspec.Struct):
     """Letters of one reason, view and topic, those replayed successfully, and those that failed again."""
 
     reason: Reason
-    view: str | None
+    view: Annotated[
+        str | None, Meta(description="All that refused them, by name, joined by a comma; null if none.")
+    ]
     topic: str
     letters: Count
     replayed: Count
@@ -102,10 +104,7 @@ class LetterGroup(msgspec.Struct):
 
 
 class LetterGroups(msgspec.Struct):
-    """All letters, grouped by reason, view and topic; the largest group first.
-
-    A letter that several views refused is in several groups.
-    """
+    """All letters, grouped by reason, view and topic; the largest group first."""
 
     total: Count
     groups: list[LetterGroup]

@@ -28,8 +28,8 @@ from millpond.dead_letters.filter import (
     LetterFilter,
     ReplayState,
     only,
-    refusals_of,
     state_of,
+    views_text,
 )
 from millpond.http import operation as op
 from millpond.http.access import Access, RequestFault
@@ -132,18 +132,15 @@ class LettersApi:
 
     async def _group(self) -> LetterGroups:
         counts: dict[tuple[str, str | None, str], Counter[ReplayState]] = defaultdict(Counter)
-        total = 0
         async for letter in in_store.matching_letters(self._service.store, ALL_LETTERS):
             data = letter.data or {}
-            total += 1
-            for reason, view in refusals_of(data):
-                counts[reason or "", view, data.get("topic", "")][state_of(data)] += 1
+            counts[data.get("reason", ""), views_text(data) or None, data.get("topic", "")][state_of(data)] += 1
         largest_first = sorted(counts.items(), key=lambda found: (-found[1].total(), str(found[0])))
         groups = [
             LetterGroup(*why, states.total(), states[ReplayState.SUCCEEDED], states[ReplayState.FAILED])
             for why, states in largest_first
         ]
-        return LetterGroups(total, groups)
+        return LetterGroups(sum(group.letters for group in groups), groups)
 
     @op.operation("letterIds", op.INVALID_QUERY, parameters=_FILTERS)
     async def _ids(self, request: Request) -> LetterIds:

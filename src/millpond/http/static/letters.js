@@ -217,6 +217,7 @@ function choose(event) {
 }
 
 function matchingCount(groups, chosen) {
-  const fits = (group) => ["reason", "view", "topic"].every((name) => chosen[name] === undefined || (group[name] ?? "") === chosen[name]);
+  const has = (text, wanted) => text === wanted || (wanted && text.split(", ").includes(wanted));
+  const fits = (group) => ["reason", "view", "topic"].every((name) => chosen[name] === undefined || has(group[name] ?? "", chosen[name]));
   return groups.filter(fits).reduce((n, group) => n + countIn(group, chosen.state), 0);
 }
