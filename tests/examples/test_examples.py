@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -13,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from millpond.core.model import Put, Ref
+from millpond.stores.sqlite.store import SqliteStore
 from tests.common.pond import Pond, at, delivery
 from tests.common.process import MILLPOND, run
 from tests.common.server import Server
@@ -54,6 +59,32 @@ def test_the_docs_show_the_example_as_it_is(page: str, name: str, lines_max: int
     code = example_from_docs(page, name)
     assert code == (ROOT / "examples" / f"{name}.py").read_text()
     assert len([line for line in code.splitlines() if line.strip()]) <= lines_max
+
+
+def test_documents_of_another_program_are_taken_over_as_the_docs_say(tmp_path: Path) -> None:
+    """The view of the page, on a store that holds an order: an older event is stale, a newer one is applied."""
+    code = example_from_docs("cutover", "shop")
+    assert code == (ROOT / "examples" / "shop.py").read_text()
+    (tmp_path / "shop.py").write_text(code)
+    store = SqliteStore(tmp_path / "shop.db")
+    noon = dt.datetime(2026, 1, 8, 12, tzinfo=dt.UTC)
+    there = Put(Ref("orders", "o-1"), None, {"status": "shipped", "updatedAt": noon})
+    asyncio.run(store.commit([there]))
+    asyncio.run(store.close())
+    environment = {**os.environ, "STORE": f"sqlite:{tmp_path / 'shop.db'}"}
+
+    def publish(server: Server, status: str, at: str) -> Any:
+        data = json.dumps({"orderId": "o-1", "status": status, "changedAt": at})
+        command = [*MILLPOND, "publish", "--url", server.url, "--topic", "orders", "--data", data, "--json"]
+        return run(command, tmp_path, environment).json["reason"]
+
+    doctor = run([*MILLPOND, "doctor", "--views", "shop", "--json"], tmp_path, environment).json
+    assert [one["found"] for one in doctor["findings"] if one["check"] == "documents"] == [
+        "1 document of orders written by another program, and adopted"
+    ]
+    with Server(tmp_path, environment, [*MILLPOND, "serve", "--views", "shop", "--port", "0"]) as server:
+        assert publish(server, "packed", "2026-01-08T11:00:00Z") == "stale_event_ignored"
+        assert publish(server, "returned", "2026-01-08T13:00:00Z") == "applied"
 
 
 def test_a_step_from_the_docs_runs_on_the_built_wheel(tmp_path: Path, wheel_environment: dict[str, str]) -> None:
