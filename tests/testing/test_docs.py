@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_examples_pass(folder: Path) -> None:
     """The five lines, the poison, the fixture and the strategy, as tests of a user."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "millpond.testing.plugin", "-p", "no:cacheprovider", "."]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert re.search(r"^4 passed", ran.stdout, re.MULTILINE), ran.stdout
     assert len([line for line in EXAMPLES["test_orders.py"].splitlines() if line]) <= 5

@@ -60,18 +60,13 @@ def test_fault():
 
 
 def test_a_users_tests(tmp_path: Path) -> None:
-    """The fixture, the check, and a failure whose text pytest shows whole."""
+    """Pytest finds the plugin by its entry point: the fixture, the check, and a failure whose text is shown whole."""
     (tmp_path / "test_orders.py").write_text(USERS_TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "millpond.testing.plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 3 passed" in ran.stdout, ran.stdout
     assert "Faulty (latest, orders): document() reads the clock: time.time() at test_orders.py:" in ran.stdout
     assert "Take the time from the event: event.time(...), or event.publish_time." in ran.stdout
-
-
-def test_the_entry_point_names_the_plugin() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert '[project.entry-points.pytest11]\nmillpond = "millpond.testing.plugin"' in text
 
 
 def test_several_ponds_are_apart() -> None:

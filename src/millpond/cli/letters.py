@@ -120,7 +120,12 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
     if as_json:
         print_json({**envelope, "data": payload})
         return
-    facts = [(title, envelope.get(name)) for title, name in _ENVELOPE]
+    facts: list[tuple[str, Any]] = [(title, envelope.get(name)) for title, name in _ENVELOPE]
+    facts += [
+        ("also refused", f"by {refusal['view']}, {refusal['reason']}: {refusal['error']}")
+        for refusal in envelope.get("refusals") or []
+        if refusal["view"] != envelope.get("view")
+    ]
     print_facts([("letter", letter_id), *((title, value) for title, value in facts if value not in {None, ""})])
     if envelope.get("trace"):
         print_line("trace")

@@ -96,6 +96,10 @@ def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] |
         return "It arrived later than this view allows, and changed nothing."
     if view["outcome"] == Outcome.FILTERED:
         return "This view filters it out, and nothing changed."
+    if view["outcome"] == Outcome.POISON:
+        return "This view refused it, and nothing changed. The letter waits for a replay."
+    if view["outcome"] == Outcome.RETRY:
+        return "This view failed on it. It is asked again with the next delivery."
     if winner["stamp"] is None:
         return (
             "There is no document, or it has no stamp: it was deleted, has expired, or Millpond did not write it."

@@ -97,7 +97,7 @@ DEPENDS_ON_ORDER = Cause(
 ROUNDS_FLOATS = Cause(
     "rounds_floats",
     "It adds floats, and a float sum is rounded differently in each order.",
-    "Add integers (cents instead of euros), or decimals kept as text: str(Decimal(a) + Decimal(b)).",
+    "Add integers (event.integer: cents, not euros), or decimals kept as text: str(Decimal(a) + event.decimal(b)).",
 )
 UNSTORABLE = Cause(
     "unstorable",
