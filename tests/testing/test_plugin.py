@@ -60,7 +60,7 @@ def test_fault():
 
 
 def test_a_users_tests(tmp_path: Path) -> None:
-    """Pytest finds the plugin by its entry point: the fixture, the check, and a failure whose text is shown whole."""
+    """By its entry point pytest finds the plugin: the fixture, the check, and a failure whose text is whole."""
     (tmp_path / "test_orders.py").write_text(USERS_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False)
