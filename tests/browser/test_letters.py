@@ -91,6 +91,17 @@ def test_pages_follow_each_other(pond: Server, look: Open) -> None:
     assert len(set.union(*seen)) == MANY
 
 
+def test_a_letter_of_several_views_names_each(pond: Server, look: Open) -> None:
+    """Which views a replay asks, and why each refused the message."""
+    page = opened(look, pond, "#/letters?topic=market-ticks&reason=invalid_event").page
+    page.locator("a[data-id]").first.click()
+    letter = page.locator("section.letter")
+    expect(letter).to_contain_text("A replay asks the views that refused it")
+    expect(letter.locator(".refusals li")).to_have_text(
+        [re.compile("market_ticks_latest"), re.compile("market_ticks")]
+    )
+
+
 def test_a_letter_opens_with_its_payload(pond: Server, look: Open) -> None:
     page = opened(look, pond, "#/letters?reason=unroutable_payload").page
     page.get_by_role("link", name="lost-0003").click()
