@@ -30,6 +30,7 @@ from millpond.flow.event_filter import Filtered, FlowEvent
 from millpond.flow.results import OK, FlowResult
 from millpond.flow.service import GRACE_S, Flow
 from millpond.ingress.cloudevent import UNSUPPORTED, decode_http
+from millpond.plugins import search_working_directory
 from millpond.service.steps import load_configured_steps
 from millpond.service.stores import open_store
 from millpond.settings import Settings
@@ -39,6 +40,7 @@ from millpond.telemetry.metrics import Metrics
 
 # A wrong setting stops the start with one line, instead of failing every event.
 _SETTINGS = settings_module.load()
+search_working_directory()
 _WATCH_S = 0.2
 
 

@@ -99,7 +99,14 @@ def test_the_oracle_shares_nothing_that_decides() -> None:
             seen.add(module)
             waiting += _imports_of(module)
 
-    assert seen == {"sim.oracle", "sim.facts", "sim.world_parameters", "core.timestamps", "core.errors"}
+    assert seen == {
+        "sim.oracle",
+        "sim.facts",
+        "sim.world_parameters",
+        "core.timestamps",
+        "core.errors",
+        "core.traceback_text",
+    }
 
 
 def _imports_of(module: str) -> list[str]:

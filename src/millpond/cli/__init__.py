@@ -19,12 +19,11 @@ from millpond.cli.escape import clean
 from millpond.cli.output import print_error
 from millpond.cli.root import cli
 from millpond.core.errors import MillpondError
+from millpond.plugins import search_working_directory
 
 
 def main() -> None:
-    # A user's modules (VIEWS, STEPS) are usually in the working directory of the command.
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    search_working_directory()
     sys.exit(run(sys.argv[1:]))
 
 

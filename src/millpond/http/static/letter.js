@@ -48,15 +48,11 @@ function opened(letter, back, work) {
     payload(letter.data ?? ""));
 }
 
-/** Which views refused it: where there are several, each with its reason. A replay asks these. */
+/** The views that refused it, each with its reason. */
 function refusals(listed) {
-  if (!listed.length) return null;
-  const names = listed.map(({ view }) => view).join(", ");
-  if (listed.length === 1) return html("p.note", "A replay asks the view ", html("b", said(names, 200)), ", which refused it.");
-  return [
-    html("p.note", "A replay asks the views that refused it:"),
-    html("ul.refusals", listed.map(({ view, reason, error }) => html("li", html("b", said(view, 100)), " ", said(reason, 60), ": ", said(error, 300)))),
-  ];
+  if (listed.length < 2) return null;
+  const row = ({ view, reason, error }) => html("li", html("b", said(view, 100)), " ", said(`${reason}: ${error}`, 300));
+  return [html("p.note", "A replay asks the views that refused it:"), html("ul.refusals", listed.map(row))];
 }
 
 function envelope(letter) {

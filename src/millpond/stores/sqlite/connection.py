@@ -47,5 +47,11 @@ def _closed_on_failure(connection: apsw.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.close()
+        close_quietly(connection)
         raise
+
+
+def close_quietly(connection: apsw.Connection) -> None:
+    """Close after a failure, which is what is reported: on a broken disk, closing fails as well."""
+    with contextlib.suppress(apsw.Error):
+        connection.close()

@@ -34,7 +34,7 @@ from millpond.core.model import (
 from millpond.stores.sqlite import log as sqlite_log
 from millpond.stores.sqlite import rows
 from millpond.stores.sqlite import schema as sqlite_schema
-from millpond.stores.sqlite.connection import open_reader, open_writer
+from millpond.stores.sqlite.connection import close_quietly, open_reader, open_writer
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import StoreFile
 
@@ -78,8 +78,9 @@ class SqliteStore:
                 self._read_connection = open_reader(path)
         except BaseException as error:
             # The caller gets no store to close.
-            for opened in [found for found in vars(self).values() if isinstance(found, apsw.Connection)]:
-                opened.close()
+            for name in ("_write_connection", "_look_connection", "_read_connection"):
+                if (opened := getattr(self, name, None)) is not None:
+                    close_quietly(opened)
             if isinstance(error, apsw.Error):
                 raise translate(error) from error
             raise
