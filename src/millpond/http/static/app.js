@@ -1,4 +1,4 @@
-// The frame around every page: which page is shown, the header's state, the search, and the keys that work everywhere.
+// The frame around every page: the header's state, the search, and the keys that work everywhere.
 
 import { ApiError, loaded } from "./api.js";
 import { html, render } from "./dom.js";

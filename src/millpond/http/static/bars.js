@@ -93,7 +93,7 @@ async function barsAfter(symbol, ms, signal) {
     .filter((bar) => ["open", "high", "low", "close"].every((name) => Number.isFinite(bar[name])));
 }
 
-/** When a symbol's last bar is, by halving the time in which it can be: some twenty requests, for one document each. */
+/** When a symbol's last bar is, found by halving: about twenty requests for one document each. */
 async function newestMinute(symbol, signal) {
   const minuteAfter = async (after) => {
     const id = await firstId(after, signal);

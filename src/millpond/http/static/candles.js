@@ -1,4 +1,4 @@
-// Candles with volume, drawn to scale in time. What rose is hollow and what fell is filled, whatever the colours.
+// Candles with volume, to scale in time. What rose is hollow, what fell is filled.
 
 import { html, render, svg } from "./dom.js";
 import { decimal, minute } from "./format.js";

@@ -1,4 +1,4 @@
-// A chart over time: stacked bars or lines, with axes, a read-out for mouse, touch and keyboard, and a table of the same.
+// A chart over time: stacked bars or lines, axes, a read-out, and a table of the same.
 
 import { html, render, svg } from "./dom.js";
 import { clock, minute, serverNowMs } from "./format.js";

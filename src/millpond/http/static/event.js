@@ -1,4 +1,4 @@
-// One message or event: its life as a story, view by view, with both stamps taken apart. Without an id: the live tail.
+// One message or event, view by view, with both stamps taken apart. Without an id: the live tail.
 
 import { docsPath, getJson } from "./api.js";
 import { html, render } from "./dom.js";

@@ -1,4 +1,4 @@
-// A run's steps as a drawing: from left to right by what they wait for. Shape, word and colour say how each stands.
+// A run's steps as a drawing: from left to right by what they wait for.
 
 import { svg } from "./dom.js";
 import { shapeOf, toneOf } from "./marks.js";

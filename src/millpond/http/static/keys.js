@@ -1,4 +1,4 @@
-// The keys that work on every page, and the list of all keys. A key without a modifier never fires while typing.
+// The keys of every page, and their list. A key without a modifier never fires while typing.
 
 import { html } from "./dom.js";
 

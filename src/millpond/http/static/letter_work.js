@@ -1,4 +1,4 @@
-// What is done with letters: look ahead, replay, purge. What is selected is fixed at the click, and done in chunks.
+// Preview, replay and purge letters. The selection is fixed at the click, and worked through in chunks.
 //
 // The work goes on while other pages are looked at; `attach` shows it wherever the letters are shown.
 

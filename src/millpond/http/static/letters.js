@@ -1,4 +1,4 @@
-// The dead letters: groups, filters, a page of the list, and what is open or selected. Only a page is ever in the DOM.
+// The dead letters: groups, filters, one page of the list, the open one.
 
 import { getJson, query } from "./api.js";
 import { html, render } from "./dom.js";

@@ -1,4 +1,4 @@
-// The signs of outcomes and states: each has a shape, a word and a colour, so that none has to be told by colour.
+// The signs of outcomes and states: each has a shape, a word and a colour.
 
 import { html, svg } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Text that came from a message, made harmless to look at: what cannot be seen is written out, what is endless is cut.
+// Text of a message, made harmless: what cannot be seen is written out, what is endless is cut.
 
 import { html, own } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The theme, before the first paint: a plain script in the head, because a module would come after a flash.
+// The theme, before the first paint: a plain script, because a module would come after a flash.
 // What the reader chose is kept in localStorage; without a choice the system's preference holds.
 "use strict";
 

@@ -1,4 +1,4 @@
-// A value of any shape as a tree people can read: every field, times with their age, long texts cut until asked for.
+// A value of any shape as a tree: every field, times with their age, long texts cut until asked for.
 
 import { html } from "./dom.js";
 import { age, moment } from "./format.js";

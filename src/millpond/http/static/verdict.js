@@ -12,11 +12,7 @@ const TITLES = { reconnecting: "disconnected", refused: "refused" };
 // A failing store is the cause of other alerts, so it comes before them.
 const CAUSES = ["store-denied", "store-failing", "store-transient"];
 
-/** `{level, word, text, more, since}`.
- *
- * `level` is `ok`, `warning`, `critical` or `unknown`; `word` is for the window's title; `since` is when the alert of the
- * headline began to fire.
- */
+/** `{level, word, text, more, since}`: `word` is for the window's title, `since` is when the headline's alert began. */
 export function verdictOf({ state, hello, alerts, error }) {
   if (state !== "live" || alerts === null) {
     const text = CLOSED[state] ?? CLOSED.connecting;
@@ -38,7 +34,7 @@ function causesFirst(alerts) {
   return alerts.sort((a, b) => rank(a) - rank(b));
 }
 
-/** The title if seconds are measured: the server sends alerts when a state changes, and the number would stand still. */
+/** The title alone if seconds are measured: their number would stand still until the next change of state. */
 function headline(alert, others) {
   const text = alert.unit === "seconds" ? alert.title : sentence(alert).replace(/\.$/, "");
   return others ? `${text}, and ${counted(others, "more alert")}` : text;
