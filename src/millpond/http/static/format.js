@@ -1,4 +1,4 @@
-// Numbers, durations and times as people read them. Times are UTC, as in the logs and in the documents.
+// Numbers, durations and times as people read them. Times are UTC.
 
 import { html } from "./dom.js";
 

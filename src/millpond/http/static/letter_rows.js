@@ -1,4 +1,4 @@
-// A page of letters as a table, which becomes a list of cards where there is no room for one.
+// A page of letters as a table, or as cards if there is no room for one.
 
 import { html } from "./dom.js";
 import { age } from "./format.js";

@@ -1,4 +1,4 @@
-// Which letters are selected, by id: a set that says when it changes. Selecting shows nothing and sends nothing.
+// Which letters are selected, by id: a set that says when it changes.
 
 export class Selection extends EventTarget {
   #ids = new Set();
