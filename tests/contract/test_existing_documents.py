@@ -135,7 +135,19 @@ def test_fields_of_an_adopted_document_are_merged_by_their_age(run: Run, store: 
     run(act())
 
 
-@pytest.mark.parametrize("updated_at", [None, "yesterday", True, {"seconds": 1}], ids=str)
+@pytest.mark.parametrize(
+    "updated_at",
+    [
+        None,
+        "yesterday",
+        True,
+        {"seconds": 1},
+        dt.datetime(1, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(1969, 12, 31, tzinfo=dt.UTC),
+        dt.datetime(2500, 1, 1, tzinfo=dt.UTC),
+    ],
+    ids=str,
+)
 def test_a_document_without_a_time_is_not_adopted(updated_at: object, run: Run, store: StoreWithCatalog) -> None:
     class Adopting(Orders):
         adopt = "updatedAt"

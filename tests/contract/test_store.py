@@ -264,6 +264,20 @@ def test_copies_in_one_commit_complete_each_other(run: Run, store: StoreWithCata
     assert run(store.count_events()) == {"t": {"applied": 2}}
 
 
+def test_a_replay_completes_the_entry_of_its_own_topic(run: Run, store: StoreWithCatalog) -> None:
+    """Also if an entry from before its topic was known is open: no view's effect is lost, none is forgotten."""
+    run(store.commit([], [entry("m1", Outcome.POISON, topic="", views={}, subscription="s")]))
+    partly = {"a": Outcome.APPLIED, "b": Outcome.POISON}
+    run(store.commit([], [entry("m1", Outcome.POISON, subscription="s", views=partly)]))
+    replay = entry("m1", Outcome.APPLIED, subscription="s", views={"b": Outcome.APPLIED}, replay=True)
+    run(store.commit([], [replay]))
+    found = {
+        one.topic: {view.view: str(view.outcome) for view in one.result.views}
+        for one in run(store.find_events("m1"))
+    }
+    assert found == {"": {}, "t": {"a": "applied", "b": "applied"}}
+
+
 def test_reading_on_shows_what_was_completed(run: Run, store: StoreWithCatalog) -> None:
     """A fold that has read the open entry must meet the views that were settled after it, however late."""
     start = 1_767_571_200_000_000

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
 
-from millpond import Event, InvalidEvent, Latest, Tally
+from millpond import Event, InvalidEvent, Latest, Merge, Tally
 from millpond.core.ack import settle_push
+from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Document, Outcome, Ref, Result
 from millpond.core.severity import severity_of
+from millpond.dead_letters.filter import ReplayState, state_of
+from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import SECOND, at, delivery
 from tests.common.rig import Bench
@@ -325,6 +329,117 @@ async def test_the_log_has_the_message_once_and_is_completed_as_views_settle() -
     (entry,) = await library.store.find_events("m1")
     assert (entry.result.outcome, entry.arrived_at) == (Outcome.APPLIED, arrived)
     assert await library.store.count_events() == {"books": {"applied": 1}}
+
+
+async def test_a_replay_keeps_the_view_that_is_gone() -> None:
+    """One of two views takes the message; the letter stays for the other, which a later version may load again."""
+    library = Library()
+    library.moods.shelf = library.moods.names = "poison"
+    await library.one(book())
+    library.moods.names = ""
+    later = Bench(library.store)
+    later.use(Moves(library.moods), Names(library.moods))
+    result = await later.service.replay_letter("s__m1")
+    assert result is not None
+    assert outcomes(result) == {"names": "applied applied", "shelf": "poison unroutable_payload"}
+    letter = await later.document(LETTER)
+    assert (letter["replayOutcome"], listed(letter)) == ("poison", {"shelf": "unroutable_payload"})
+    assert (letter["view"], letter["reason"]) == ("shelf", "unroutable_payload")
+
+
+async def test_a_refusal_that_is_added_during_a_replay_keeps_the_letter_open() -> None:
+    library = Library()
+    library.moods.shelf = "poison"
+    await library.one(book())
+
+    async def send(message: Delivery, views: frozenset[str] | None) -> Result:
+        library.moods.shelf = ""
+        result = await library.engine.handle(message, replay=True, only=views)
+        library.moods.names = "poison"
+        await library.delete("names/b1")
+        library.engine.forget([Ref("names", "b1")])
+        await library.one(book())
+        return result
+
+    await library.service.letters.replay(Ref("dead_letters", "s__m1"), send)
+    letter = await library.document(LETTER)
+    assert listed(letter) == {"names": "invalid_event"}
+    assert "replayOutcome" not in letter
+    assert state_of(letter) is ReplayState.FAILED
+
+
+async def test_what_one_view_took_is_buried_before_the_broker_gives_it_up() -> None:
+    """Its copy would have a new id: a tally of events without id and time would count it a second time."""
+    library = Library()
+    library.moods.names = "bug"
+    statuses = [settle_push(await library.one(book(attempt=attempt))).http_status for attempt in (1, 2, 3, 4)]
+    assert statuses == [503, 503, 503, 200]
+    assert listed(await library.document(LETTER)) == {"names": "view_error"}
+
+
+async def test_what_no_view_took_is_retried_as_long_as_the_broker_has_it() -> None:
+    library = Library()
+    library.moods.names = library.moods.shelf = library.moods.count = "bug"
+    assert settle_push(await library.one(book(attempt=9))).http_status == 503
+
+
+@pytest.mark.parametrize("stamp", [at(0), True, b"stamp", "yesterday"], ids=repr)
+async def test_an_adoption_of_a_wrong_type_is_a_bug_of_its_view_alone(stamp: Any) -> None:
+    library = Library()
+
+    class Adopting(Shelf):
+        def adopt(self, document: Document) -> str | None:
+            document.clear()
+            return stamp  # type: ignore[no-any-return]
+
+    library.use(Adopting(library.moods), Moves(library.moods))
+    await library.put("shelf/b1", {"place": "theirs"})
+    result = await library.one(book())
+    assert outcomes(result) == {"count": "applied applied", "shelf": "retry view_error"}
+    assert "Adopting.adopt() must return a stamp" in str(result.error)
+    assert await library.document("shelf/b1") == {"place": "theirs"}
+
+
+async def test_damaged_stamps_hold_up_no_other_view() -> None:
+    library = Library()
+
+    class Fields(_Moody, Merge):
+        topics = ("books",)
+        name = collection = "fields"
+        key = "book"
+        time = "at"
+
+        def fields(self, event: Event) -> Document:
+            return {"place": event.get("place")}
+
+    library.use(Fields(library.moods), Moves(library.moods))
+    await library.put("fields/b1", {"place": "x", "source": {"stamp": "s", "stamps": [{"damaged": 1}]}})
+    result = await library.one(book())
+    assert outcomes(result) == {"count": "applied applied", "fields": "retry view_error"}
+
+
+async def test_a_slow_letter_of_one_view_holds_up_no_message() -> None:
+    """The one batch that a store with one writer has under way must not wait for a letter."""
+    library = Library()
+    library.store.commits_in_flight_max = 1
+    letters = StoredLetters(library.store, keep=10**15, wall_clock=lambda: library.now)
+    begun, written = asyncio.Event(), asyncio.Event()
+
+    async def slowly(item: Item) -> DeadLetter:
+        begun.set()
+        await written.wait()
+        return await letters.write_letter(item)
+
+    library.bury_with(slowly)
+    library.moods.shelf = "poison"
+    partly = asyncio.ensure_future(library.one(book()))
+    await begun.wait()
+    library.moods.shelf = ""
+    async with asyncio.timeout(20):
+        assert (await library.one(book("m2", 2))).outcome is Outcome.APPLIED
+    assert not partly.done()
+    written.set()
+    assert (await partly).buried
 
 
 async def test_views_that_raise_one_object_are_both_listed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +74,48 @@ async def test_a_tally_another_program_began_is_left_alone() -> None:
         await assert_no_alarm(works, NOT_OURS)
         await rebuilt(works, "passes")
         assert await works.document("passes/d") == {"n": 100}
+
+
+class AdoptingOwners(Owners):
+    adopt = "since"
+
+
+async def added_later(view: View, there: Document) -> Works:
+    """A store whose log holds an event, and a view that was added after it, with a document of another program."""
+    async with Works([Doors()]) as before:
+        await before.take(door("a", "open", 1))
+        await before.put(f"{view.collection}/d", there)
+    return Works([Doors(), view], before.store)
+
+
+async def test_a_rebuild_leaves_a_document_alone_if_its_adoption_fails() -> None:
+    class Failing(Owners):
+        def adopt(self, document: Document) -> str | None:  # noqa: ARG002
+            raise ZeroDivisionError
+
+    async with await added_later(Failing(), {"note": "theirs"}) as works:
+        assert await rebuilt(works, "owners") == 0
+        assert await works.document("owners/d") == {"note": "theirs"}
+
+
+async def test_a_rebuild_keeps_the_fields_of_an_adopted_document() -> None:
+    since = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    async with await added_later(AdoptingOwners(), {"note": "theirs", "since": since}) as works:
+        assert await rebuilt(works, "owners") == 1
+        document = await works.document("owners/d") or {}
+        assert (document["note"], document["state"]) == ("theirs", "open")
+
+
+async def test_a_rebuild_begins_anew_if_the_view_replaces() -> None:
+    class Replacing(Passes):
+        existing = "replace"
+
+    async with await added_later(Replacing(), {"n": 100, "note": "theirs"}) as works:
+        assert await rebuilt(works, "passes") == 1
+        document = await works.document("passes/d") or {}
+        assert (document["n"], document.get("note")) == (1, None)
+        await works.take(door("b", "open", 2))
+        assert (await works.document("passes/d") or {})["n"] == 2
 
 
 async def test_a_tally_whose_log_was_swept_is_left_alone() -> None:

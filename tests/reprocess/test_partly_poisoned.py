@@ -71,3 +71,35 @@ async def test_what_a_replay_settles_is_folded_from_then_on() -> None:
         assert await rebuild.swap() == 1
         assert (await works.document("picky/d"))["state"] == "ajar"
         assert (await works.verify()).listed == []
+
+
+class Pickier(Picky):
+    name = collection = "pickier"
+
+
+async def test_a_fold_meets_a_view_that_settles_while_another_still_refuses() -> None:
+    """The entry stays poison, and is completed all the same: a fold that has read it must read it again."""
+    picky = Picky()
+    async with Works([picky, Pickier()]) as works:
+        await works.take(door("1", "open", 1), door("2", "ajar", 2))
+        rebuild = await works.rebuild("picky")
+        await rebuild.fold()
+        picky.fixed = True
+        result = await works.service.replay_letter("s__2")
+        assert result is not None
+        assert result.outcome is Outcome.POISON
+        assert await rebuild.swap() == 0
+        assert (await works.document("picky/d"))["state"] == "ajar"
+        assert (await works.verify()).listed == []
+
+
+async def test_a_fold_meets_a_view_that_settles_while_another_is_retried() -> None:
+    picky = Picky()
+    async with Works([picky, Pickier()]) as works:
+        await works.take(door("1", "open", 1), door("2", "stuck", 2))
+        rebuild = await works.rebuild("picky")
+        await rebuild.fold()
+        picky.fixed = True
+        await works.take(door("2", "stuck", 2))
+        assert await rebuild.swap() == 0
+        assert (await works.document("picky/d"))["state"] == "stuck"

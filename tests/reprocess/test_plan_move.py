@@ -14,12 +14,17 @@ from millpond.core.model import Delete, Delivery, Document, Put, Ref, Snapshot
 from millpond.core.plan import plan
 from millpond.core.receipts import Receipts
 from millpond.core.route import Router, RouteRules
+from millpond.core.stamp import encode_stamp
 from millpond.core.view import View
 from millpond.reprocess.plan_move import Move, Moved, new_place, plan_move
 from tests.common.pond import at, delivery
 from tests.reprocess import doors
 
 OLD, NEW = Ref("doors", "x%5F"), Ref("doors", "x_")
+
+
+def stamp_of(time: int) -> str:
+    return encode_stamp(time, None, time, "m")
 
 
 class Doors(doors.Doors):
@@ -29,7 +34,7 @@ class Doors(doors.Doors):
 
 class Adopting(Doors):
     def adopt(self, document: Document) -> str | None:
-        return str(document["stood"]) if "stood" in document else None
+        return stamp_of(document["stood"]) if "stood" in document else None
 
 
 class Broken(Doors):
@@ -50,7 +55,7 @@ class Ruled(Owners):
     order = "second"
 
     def adopt(self, document: Document) -> str | None:
-        return f"{document['rank']:017}.adopted"
+        return stamp_of(document["rank"])
 
 
 class Passes(doors.Passes):
@@ -144,20 +149,19 @@ def test_of_two_the_greater_stamp_stays() -> None:
         assert superseded == Move(Moved.SUPERSEDED, [kept, Delete(OLD, 7)])
 
 
-def test_a_document_without_a_stamp_loses_to_one_that_has() -> None:
-    """As it would to any event; if the view adopts it, its adopted stamp counts."""
-    assert planned(Doors(), {"state": "old"}, stamped("1")).outcome is Moved.SUPERSEDED
-    assert planned(Doors(), stamped("1"), {"state": "new"}).outcome is Moved.REPLACED
-    assert planned(Adopting(), {"stood": 3}, stamped("2")).outcome is Moved.REPLACED
-    assert planned(Adopting(), {"stood": 3}, stamped("4")).outcome is Moved.SUPERSEDED
+def test_an_adopted_document_counts_with_its_stamp() -> None:
+    assert planned(Adopting(), {"stood": 3}, stamped(stamp_of(2))).outcome is Moved.REPLACED
+    assert planned(Adopting(), {"stood": 3}, stamped(stamp_of(4))).outcome is Moved.SUPERSEDED
 
 
-@pytest.mark.parametrize("view", [Doors(), Owners()])
-def test_two_without_a_stamp_are_left(view: View) -> None:
-    """Which is newer is unknown, and one would be lost."""
-    move = planned(view, {"state": "old"}, {"state": "new"})
-    assert (move.outcome, move.writes) == (Moved.LEFT, [])
-    assert "stamp" in move.why
+@pytest.mark.parametrize("view", [Doors(), Owners(), Passes()])
+def test_a_document_of_another_program_is_left(view: View) -> None:
+    """Under the old id, the new one, or both: it is neither moved, nor replaced, nor deleted."""
+    theirs = {"state": "theirs"}
+    for old, new in ((theirs, None), (theirs, stamped("1")), (stamped("1"), theirs), (theirs, theirs)):
+        move = planned(view, old, new)
+        assert (move.outcome, move.writes) == (Moved.LEFT, [])
+        assert "was not written by Millpond" in move.why
 
 
 def test_a_view_that_raises_leaves_both() -> None:
@@ -182,12 +186,12 @@ def test_fields_that_no_event_gave_and_a_stamp_of_another_rule(rule: str) -> Non
     view = Ruled()
     view.order = rule
     old = {"rank": 5, "state": "old", "source": {"stamp": "9", "order": "first", "messageId": "m"}}
-    holders = [{"stamp": f"{3:017}.m", "key": "k", "fields": ["state", "rank"]}]
-    source = {"stamp": f"{3:017}.m", "stamps": holders, **({"order": rule} if rule else {})}
+    holders = [{"stamp": stamp_of(3), "key": "k", "fields": ["state", "rank"]}]
+    source = {"stamp": stamp_of(3), "stamps": holders, **({"order": rule} if rule else {})}
     new = {"rank": 3, "state": "new", "note": 1, "source": source}
     merged = written(planned(view, old, new))
     assert (merged["state"], merged["rank"], merged["note"]) == ("old", 5, 1)
-    assert (merged["source"]["stamp"], merged["source"].get("order", "")) == (f"{5:017}.adopted", rule)
+    assert (merged["source"]["stamp"], merged["source"].get("order", "")) == (stamp_of(5), rule)
     assert merged["source"]["messageId"] == "m"
 
 

@@ -87,6 +87,8 @@ def _faults(view: Any) -> Iterator[str]:
     yield from value_faults(view, kind)
     if isinstance(view, Tally):
         yield from _tally_faults(view)
+    elif isinstance(view.order, str) and view.order and not (callable(view.adopt) or view.adopt):
+        yield "order needs adopt: documents with stamps of another rule are adopted from their fields"
 
 
 def _tally_faults(view: Tally) -> Iterator[str]:

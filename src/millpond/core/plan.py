@@ -121,6 +121,9 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
             # It holds up no other view.
             faults.append(refused_by(target.view.name, fault) if isinstance(fault, Poison) else fault)
             continue
+        except Exception as error:  # noqa: BLE001 - such as stamps that another program has damaged
+            faults.append(ViewError(target.view.name, error))
+            continue
         decided.append((target, verdict))
         if verdict.document is not None:
             working.put(target.ref, verdict.document, checked=target.view.representable)

@@ -10,7 +10,7 @@ from typing import Any
 
 from millpond.core.errors import WrongReturn
 from millpond.core.model import Document
-from millpond.core.stamp import SEQUENCE_MAX
+from millpond.core.stamp import SEQUENCE_MAX, decode_stamp
 from millpond.core.timestamps import LATEST_US
 
 _DOCUMENT = {"document": "a dict, DELETE or None", "fields": "a dict or None", "fold": "a dict"}
@@ -60,6 +60,18 @@ def check_parts(view: object, parts: Any, *, single: bool) -> None:
     if not parts or (single and len(parts) != 1):
         wanted = "one text, because single_key is True" if single else "at least one text"
         raise _wrong(view, "key_of", wanted, f"{len(parts)}")
+
+
+def check_stamp(view: object, value: Any) -> str | None:
+    """What `adopt` returned. With any other text every event would be stale, or none."""
+    if value is None:
+        return None
+    try:
+        decode_stamp(value)
+    except (AttributeError, TypeError, ValueError):
+        wanted = "a stamp, as adopted_stamp() makes it, or None"
+        raise _wrong(view, "adopt", wanted, "other text" if type(value) is str else _type_of(value)) from None
+    return str(value)
 
 
 def _wrong(view: object, method: str, wanted: str, got: str) -> WrongReturn:

@@ -57,7 +57,7 @@ class Router:
         *,
         replay: bool = False,
         bury: bool = True,
-        only: Container[str] | None = None,
+        only: frozenset[str] | None = None,
     ) -> Item:
         """The item of a delivery. With `only`, the other views of its topic are not asked."""
         topic, event = "", None
@@ -88,10 +88,9 @@ class Router:
                 target = self._target(view, event, size)
                 # A view that refuses the event holds up no other view.
                 (targets if isinstance(target, Target) else faults).append(target)  # type: ignore[arg-type]
-        if only is not None and not targets and not faults:
-            faults = [
-                UnroutableEvent("the views that refused it are not loaded, or do not feed on its topic any more")
-            ]
+        for name in sorted(only - {view.name for view in self.topics.feeding[topic]}) if only else ():
+            gone = UnroutableEvent(f"the view {name} is not loaded, or does not feed on the topic {topic} any more")
+            faults.append(refused_by(name, gone))
         return Item(delivery, topic, arrived_at, event, targets, faults=faults, replay=replay, bury=bury)
 
     def _target(self, view: View, event: Event, data_bytes: int) -> Target | Fault:

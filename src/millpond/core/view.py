@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from millpond.core import timestamps
 from millpond.core.errors import InvalidEvent
 from millpond.core.ids import encode_id, encode_name
 from millpond.core.model import Document, Event
-from millpond.core.returned import check_parts
+from millpond.core.returned import check_parts, check_stamp
 from millpond.core.stamp import clamp_event_time, encode_stamp, find_counter, parse_sequence
 
 # Only a document that records the publish time of its event can be ahead of it.
@@ -193,7 +195,8 @@ def adopted_by(view: View, document: Document) -> str | None:
     """The stamp that the view adopts a document with: of its method, or of the fields it names."""
     adopt = view.adopt
     if callable(adopt):
-        return adopt(document)
+        # A copy: the method may change its argument, and must not change the snapshot.
+        return check_stamp(view, adopt(msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=dict)))
     names = (adopt,) if isinstance(adopt, str) else adopt
     if not names:
         return None
@@ -239,6 +242,8 @@ def adopted_stamp(
 
 def _as_us(value: Any) -> int | None:
     try:
-        return timestamps.from_datetime(value) if hasattr(value, "tzinfo") else timestamps.parse(value, "time")
+        found = timestamps.from_datetime(value) if hasattr(value, "tzinfo") else timestamps.parse(value, "time")
     except (InvalidEvent, TypeError):
         return None
+    # A year like 1 or 9999 stands for "never" in other programs, and no stamp can hold it.
+    return found if 0 <= found <= timestamps.LATEST_US else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from millpond.core.answers import ErrorText, Reason, Topic, TraceText, ViewAnswer
-from millpond.core.errors import AccessDenied, Fault, UnownedDocument, explained, trace_of
-from millpond.core.model import Outcome, Result
+from millpond.core.errors import AccessDenied, Fault, UnownedDocument, explained, gravest, trace_of
+from millpond.core.model import Document, Outcome, Result
 
 ERROR_CHARS_MAX = 1_000
 _OUTCOMES = [*map(str, Outcome), "not_found"]
@@ -52,6 +53,33 @@ def refusal_of(fault: Fault) -> dict[str, str | None]:
         "error": bounded_error(fault),
         "errorType": type(fault).__name__,
     }
+
+
+def fault_fields(fault: Fault) -> Document:
+    """The fields of a letter that say why it was buried."""
+    trace = trace_of(fault)
+    return {**refusal_of(fault), "classification": classification_of(fault), **({"trace": trace} if trace else {})}
+
+
+def with_replay(letter: Document, result: Result, at: dt.datetime) -> Document:
+    """The letter after a replay. Views that took the message are not asked again, unless all have taken it."""
+    noted = {**letter, "replays": int(letter.get("replays", 0)) + 1, "replayedAt": at}
+    asked = {view.view for view in result.views}
+    refused = {fault.view: fault for fault in result.faults}
+    left = [
+        refusal_of(refused[one["view"]]) if one["view"] in refused else one
+        for one in letter.get("refusals") or ()
+        if one["view"] in refused or one["view"] not in asked
+    ]
+    if left:
+        noted["refusals"] = left
+    if result.faults:
+        noted.pop("trace", None)
+        noted |= fault_fields(gravest(result.faults))
+    if left and not result.faults:
+        # A redelivery has added a view meanwhile: the letter must not count as replayed successfully.
+        return {name: value for name, value in noted.items() if name not in {"replayOutcome", "replayReason"}}
+    return {**noted, "replayOutcome": str(result.outcome), "replayReason": result.reason}
 
 
 def bounded_error(error: BaseException) -> str:

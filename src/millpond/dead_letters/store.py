@@ -25,7 +25,7 @@ from millpond.concurrency import Pauses
 from millpond.core import timestamps
 from millpond.core.collections import LETTERS, part_ref, token_ref
 from millpond.core.document import is_expired
-from millpond.core.errors import Fault, InvalidEvent, Unavailable, gravest, trace_of
+from millpond.core.errors import Fault, InvalidEvent, Unavailable, gravest
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
 from millpond.core.item import DeadLetter, Item
@@ -41,7 +41,7 @@ from millpond.core.model import (
     Version,
 )
 from millpond.core.ports import Catalog, Store
-from millpond.dead_letters.describe import bounded_error, classification_of, refusal_of
+from millpond.dead_letters.describe import fault_fields, refusal_of, with_replay
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
@@ -184,25 +184,7 @@ class StoredLetters:
             (letter,) = found
             if letter.data is None:
                 return Decided(None)
-            noted = {
-                **letter.data,
-                "replays": int(letter.data.get("replays", 0)) + 1,
-                "replayedAt": timestamps.to_datetime(self._wall_clock()),
-                "replayOutcome": str(result.outcome),
-                "replayReason": result.reason,
-            }
-            if result.error is not None:
-                noted.pop("trace", None)
-                noted |= {"error": bounded_error(result.error), **_trace_field(result.error)}
-            refused = {fault.view: fault for fault in result.faults}
-            if letter.data.get("refusals") and refused and None not in refused:
-                # Views that took the message now are not asked again. A refusal stored meanwhile stays.
-                asked = {view.view for view in result.views}
-                noted["refusals"] = [
-                    refusal_of(refused[one["view"]]) if one["view"] in refused else one
-                    for one in letter.data["refusals"]
-                    if one["view"] in refused or one["view"] not in asked
-                ]
+            noted = with_replay(letter.data, result, timestamps.to_datetime(self._wall_clock()))
             return Decided(None, [Put(ref, letter.version, noted)])
 
         await self._update(ref, decide)
@@ -289,11 +271,6 @@ def _restless(ref: Ref) -> Unavailable:
     return Unavailable(f"the letter {ref.id} kept changing")
 
 
-def _trace_field(error: BaseException) -> Document:
-    trace = trace_of(error)
-    return {} if trace is None else {"trace": trace}
-
-
 def _envelope(item: Item, fault: Fault) -> Document:
     """The fields a person reads before opening the letter."""
     delivery, event = item.delivery, item.event
@@ -305,15 +282,10 @@ def _envelope(item: Item, fault: Fault) -> Document:
         "subscription": delivery.subscription[:_SHOWN_CHARS_MAX],
         "topic": item.topic,
         "eventType": event_type[:_SHOWN_CHARS_MAX] if event_type is not None else None,
-        "view": fault.view,
         "attributes": attributes if len(attributes) <= _ATTRIBUTES_SHOWN_CHARS_MAX else None,
         "orderingKey": delivery.ordering_key[:_SHOWN_CHARS_MAX] if delivery.ordering_key is not None else None,
         "deliveryAttempt": delivery.attempt,
         "size": len(delivery.data or b""),
-        "reason": fault.reason,
-        "error": bounded_error(fault),
-        **_trace_field(fault),
-        "errorType": type(fault).__name__,
-        "classification": classification_of(fault),
+        **fault_fields(fault),
         "replays": 0,
     }

@@ -81,8 +81,6 @@ class Committer:
         """Try the batch once."""
         if batch.pause_s:
             await asyncio.sleep(batch.pause_s)
-        if batch.to_bury:
-            return await self.bury(batch.to_bury)
         tickets = batch.tickets
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -186,7 +184,7 @@ class Committer:
                 answers.append((ticket, refusal))
             else:
                 to_bury.append(ticket)
-        return Progress(answers, [*rest, Batch((), to_bury=to_bury)] if to_bury else rest)
+        return Progress(answers, rest, to_bury=to_bury)
 
     def _refuse_or_bury(self, item: Item) -> Result | None:
         return refuse_or_bury(item, self._rules, self._wall_clock())

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.ports import DeadLetterSink, Store
@@ -94,7 +94,7 @@ class Engine:
         *,
         replay: bool = False,
         bury: bool = True,
-        only: Container[str] | None = None,
+        only: frozenset[str] | None = None,
     ) -> Result:
         """The delivery's result, once it is durable or final. Raises Overloaded at once if there is no room."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()

@@ -14,6 +14,8 @@ from millpond.engine.rules import EngineRules
 
 # A broker that redelivers, or keeps, such a message changes nothing: an operator has to act first.
 _ALWAYS_BURIED = (WriteRefused, UnownedDocument)
+# A dead-letter policy of Pub/Sub allows five attempts at least, and counts them only approximately.
+_ATTEMPTS_MAX = 4
 
 
 def refuse_or_bury(item: Item, rules: EngineRules, now: int) -> Result | None:
@@ -44,4 +46,7 @@ def refuse_or_bury(item: Item, rules: EngineRules, now: int) -> Result | None:
 def _is_retried(item: Item, rules: EngineRules, now: int) -> bool:
     """Whether a deploy may still fix the view before the message is buried."""
     age_s = (now - item.delivery.publish_time) / timestamps.SECOND_US
-    return not item.replay and age_s < rules.view_error_park_after_s
+    # The next attempt may be the last: then the broker makes a copy with a new id, which a view that has taken the
+    # event could count a second time.
+    is_last = item.is_taken and (item.delivery.attempt or 0) >= _ATTEMPTS_MAX
+    return not item.replay and age_s < rules.view_error_park_after_s and not is_last

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from millpond.concurrency import raise_first, run_all
@@ -87,7 +87,7 @@ class Queue:
         *,
         replay: bool = False,
         bury: bool = True,
-        only: Container[str] | None = None,
+        only: frozenset[str] | None = None,
         wait: bool = False,
     ) -> None:
         """Accept the delivery, and call `done` with its result. With `only`, no other view is asked.
@@ -264,6 +264,8 @@ class Queue:
         while left:
             progress = await self._committer.commit(left.popleft())
             self._answer(progress)
+            for ticket in progress.to_bury:
+                self._bury(ticket)
             if progress.apart:
                 raise_first(await run_all(self._commit, progress.rest, self._rules.batches_in_flight_max))
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Callable, Container, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -34,7 +34,7 @@ class Arrival(msgspec.Struct, frozen=True):
     replay: bool
     bury: bool
     # The views to ask; None for every view of its topic.
-    only: Container[str] | None
+    only: frozenset[str] | None
     # About how many bytes it costs until it is settled.
     weight: int
 
@@ -112,8 +112,6 @@ class Batch(NamedTuple):
     failures: int = 0
     # How long to wait before this try.
     pause_s: float = 0.0
-    # Messages to bury, because of their faults: their letters are written first. `tickets` is then empty.
-    to_bury: Sequence[Ticket] = ()
 
 
 class Progress(NamedTuple):
@@ -123,6 +121,8 @@ class Progress(NamedTuple):
     rest: Sequence[Batch] = ()
     # The batches of `rest` share no document, so they may be committed at the same time.
     apart: bool = False
+    # Messages to bury, because of their faults. No batch waits for their letters.
+    to_bury: Sequence[Ticket] = ()
 
 
 def internal_error(item: Item, bug: Exception) -> Result:

@@ -90,7 +90,7 @@ class Fold:
         self._receipts = receipts
         self._at_once = at_once
         self._position: str | None = None
-        self._recent: dict[tuple[str, str, str], None] = {}
+        self._recent: dict[tuple[object, ...], None] = {}
         self.entries = 0
         # Reason → how many entries could not be folded; document path → why its right content is unknown.
         self.unfolded: Counter[str] = Counter()
@@ -120,7 +120,10 @@ class Fold:
         return len(new)
 
     def _is_new(self, entry: LogEntry) -> bool:
-        key = (entry.delivery.message_id, entry.topic, str(entry.result.outcome))
+        result = entry.result
+        # An open entry is completed view by view, and may keep its outcome.
+        views = tuple((view.view, str(view.outcome)) for view in result.views) if result.outcome in OPEN else ()
+        key = (entry.delivery.message_id, entry.topic, str(result.outcome), views)
         if key in self._recent:
             return False
         self._recent[key] = None

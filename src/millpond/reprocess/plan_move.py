@@ -10,13 +10,11 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from millpond.core.errors import ViewError
+from millpond.core.errors import UnownedDocument, ViewError
 from millpond.core.ids import unescaped_id
 from millpond.core.model import Delete, Document, Put, Ref, Snapshot, Write
-from millpond.core.stored_stamps import field_holders, merged_source, stamp_and_key
+from millpond.core.stored_stamps import field_holders, merged_source, owned, stamp_and_key
 from millpond.core.view import Merge, Tally, View
-
-_NO_STAMP = "neither document has a stamp, so which is newer is unknown: delete one of them"
 
 
 class Moved(enum.StrEnum):
@@ -54,6 +52,11 @@ def plan_move(view: View, old: Snapshot, new: Snapshot) -> Move:
     """Takes both documents as they were read. The writes are valid only while neither has changed."""
     if old.data is None or old.version is None:
         return Move(Moved.GONE, [])
+    try:
+        for one in (old, new):
+            owned(view, one.data, one.ref.path)
+    except (UnownedDocument, ViewError) as error:
+        return Move(Moved.LEFT, [], str(error))
     if new.data is None:
         return _writing(Moved.MOVED, old, new, old.data)
     if isinstance(view, Tally):
@@ -67,8 +70,6 @@ def plan_move(view: View, old: Snapshot, new: Snapshot) -> Move:
 
 def _plan_both(view: View, old: Snapshot, old_data: Document, new: Snapshot, new_data: Document) -> Move:
     old_stamp, new_stamp = stamp_and_key(view, old_data)[0], stamp_and_key(view, new_data)[0]
-    if old_stamp is None and new_stamp is None:
-        return Move(Moved.LEFT, [], _NO_STAMP)
     old_is_newer = (old_stamp or "") > (new_stamp or "")
     if isinstance(view, Merge):
         newest, other = (old_data, new_data) if old_is_newer else (new_data, old_data)

@@ -23,7 +23,8 @@ from millpond.core.ids import encode_id
 from millpond.core.item import Target
 from millpond.core.model import Conflict, Document, LogEntry, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.core.view import Merge, View
+from millpond.core.stored_stamps import is_stamped
+from millpond.core.view import REPLACE, Merge, View
 from millpond.engine.engine import Engine
 from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
@@ -156,6 +157,9 @@ class RebuildRun:
         if stored is None or not isinstance(self.view, Merge):
             return folded
         others = unheld_fields(stored) - folded.keys()
+        if not is_stamped(stored) and self.view.existing != REPLACE:
+            # Adopted: its fields are older than every event.
+            others = stored.keys() - folded.keys() - {"source"}
         return {**{name: stored[name] for name in others}, **folded}
 
     async def _adopt_receipts(self, page: Sequence[Snapshot]) -> None:

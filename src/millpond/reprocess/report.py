@@ -15,8 +15,8 @@ from millpond.core.document import is_expired
 from millpond.core.errors import UnownedDocument, ViewError
 from millpond.core.model import Document, LogEntry, Ref, Snapshot
 from millpond.core.ports import Catalog, StoreWithCatalog
-from millpond.core.stored_stamps import owned
-from millpond.core.view import Tally, View
+from millpond.core.stored_stamps import is_stamped, owned
+from millpond.core.view import REPLACE, Tally, View
 from millpond.reprocess.diff import Difference, DifferenceKind, compare, counted_events, deciding_stamps
 from millpond.reprocess.fold import Fold, is_settled
 
@@ -86,7 +86,7 @@ class Judge:
 
     async def judge(self, pair: Pair) -> Verdict:
         view = self._view_of(pair.ref.collection)
-        stored = pair.stored.data
+        stored = None if view is not None and _is_replaced(view, pair) else pair.stored.data
         found = compare(view, pair.ref.path, stored, pair.folded)
         if found is None or is_expired(pair.folded or stored, self._now):
             return None
@@ -153,11 +153,15 @@ def _is_unowned(view: View, pair: Pair) -> bool:
     """Whether another program wrote the document, and the view may not overwrite it."""
     try:
         owned(view, pair.stored.data, pair.ref.path)
-    except UnownedDocument:
+    except (UnownedDocument, ViewError):
         return True
-    except ViewError:
-        return False
     return False
+
+
+def _is_replaced(view: View, pair: Pair) -> bool:
+    """Whether another program wrote the document, and the view begins anew in its place."""
+    stored = pair.stored.data
+    return stored is not None and view.existing == REPLACE and not is_stamped(stored)
 
 
 def _judge_tally(found: Difference, stored: Document | None, folded: Document | None) -> Verdict:

@@ -24,6 +24,8 @@ ONE_LETTER = "one letter for each message"
 RIGHTLY_BURIED = "no good message in the letters"
 # Flaws of the letters whose message was refused before any view was asked.
 _WHOLE = ("no JSON", "no topic")
+# The fewest attempts that a dead-letter policy can allow are five.
+_LAST_ATTEMPT = 4
 _BUGS = {BUG: "doors", LAST_FAILS: "gate_last", PASSES_FAIL: TALLIES}
 
 
@@ -66,8 +68,13 @@ class LetterChecks:
             return
         if not refusals:
             raise Broken(RIGHTLY_BURIED, f"{message.id} is buried as {letter['reason']}, for no view")
+        views = oracle.views_of(message)
         for view, reason in refusals.items():
-            if not self._may_refuse(message, view, reason, is_new=view not in before):
+            # Before its last attempt, a message that another view has taken is not left to the broker.
+            is_new = view not in before and not (
+                len(views) > 1 and (letter["deliveryAttempt"] or 0) >= _LAST_ATTEMPT
+            )
+            if not self._may_refuse(message, view, reason, is_new=is_new):
                 raise Broken(RIGHTLY_BURIED, f"{message.id} is buried as {reason} for {view}")
 
     def _may_refuse(self, message: PublishedMessage, view: str, reason: str, *, is_new: bool) -> bool:

@@ -106,7 +106,7 @@ class MemoryStore:
     def _append(self, entry: LogEntry) -> None:
         message_id = entry.delivery.message_id
         key = (message_id, entry.topic)
-        if entry.replay:
+        if entry.replay and key not in self._log:
             open_ones = (
                 k for k, (_, e) in self._log.items() if e.result.outcome in OPEN and is_same_message(e, entry)
             )

@@ -40,7 +40,7 @@ def encode_entries(log: Sequence[LogEntry], earlier: Sequence[Snapshot], keep: i
     gone: list[LogDocument] = []
     for entry in log:
         ref = entry_ref(entry)
-        found = _open_entry(entry, earlier) or taken.get(ref)
+        found = taken.get(ref) or _open_entry(entry, earlier)
         # An earlier copy of the message in the same commit goes before what the log holds.
         copy = entries.get(ref)
         before = copy[0] if copy is not None else None if found is None else decode_snapshot(found)

@@ -20,6 +20,7 @@ FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDE
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
 PAGE = f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
 _OPEN = f"SELECT seq, {_COLUMNS} FROM events WHERE message_id = ? AND outcome IN (?, ?)"  # noqa: S608
+_HELD = "SELECT count(*) FROM events WHERE message_id = ? AND topic = ?"
 _OPEN_COUNT = "SELECT count(*) FROM event_counts WHERE topic = ? AND outcome IN (?, ?) AND n > 0"
 _INSERT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
 # Sequence numbers reserved for each commit; more than a batch can have messages.
@@ -64,9 +65,11 @@ def _row(number: int, entry: LogEntry) -> tuple[Any, ...]:
 
 def _complete(connection: apsw.Connection, entry: LogEntry, numbers: Iterator[int]) -> bool:
     """Complete the open entry of this message, if there is one; False if there is none."""
+    # A replayed message may have been buried before its topic was known.
+    by_topic = not entry.replay or connection.execute(_HELD, (entry.delivery.message_id, entry.topic)).get
     for seq, *row in connection.execute(_OPEN, (entry.delivery.message_id, *OPEN)).fetchall():
         earlier = decode_row(row)
-        if not (is_same_message(earlier, entry) if entry.replay else earlier.topic == entry.topic):
+        if not (earlier.topic == entry.topic if by_topic else is_same_message(earlier, entry)):
             continue
         newer = completed(earlier, entry)
         if newer is not None:
