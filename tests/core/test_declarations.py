@@ -29,6 +29,7 @@ from tests.core.declared import declared, function, refusal
         (Tally, {"fold": ...}, "must define fold(self, event, current)"),
         (Latest, {"kind": "merge"}, "kind is set by Latest: leave it out, or subclass another of Latest, Merge"),
         (Tally, {"receipts": False}, "is a tally, which needs receipts = True: without, an event may count twice"),
+        (Latest, {"order": "second"}, "order needs adopt: documents with stamps of another rule are adopted"),
         (Tally, {"adopt": "updatedAt"}, "is a tally, which cannot adopt: it would count again"),
         (Tally, {"adopt": lambda _self, _document: None}, "is a tally, which cannot adopt: it would count again"),
         (Tally, {"retention_days": 7}, "is a tally, whose documents do not expire: leave retention_days out"),
