@@ -15,7 +15,8 @@ from millpond.core.timestamps import SECOND_US, to_text
 from millpond.sim.facts import START, PublishedMessage
 from millpond.sim.runner import RunSeed, Summary, run_seeds
 from millpond.sim.shrink import BUILT_IN, NONE, Smaller, Stage, shrink
-from millpond.sim.world import WorldFailure, WorldReport, run_seed
+from millpond.sim.world import run_seed
+from millpond.sim.world_frame import WorldFailure, WorldReport
 from millpond.sim.world_parameters import FAULTS
 
 _COUNTS = (Column("what happened"), Column("times", right=True))

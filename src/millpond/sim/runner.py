@@ -11,7 +11,8 @@ from functools import partial
 import msgspec
 
 from millpond.sim.rare_states import RARE
-from millpond.sim.world import WorldReport, run_seed
+from millpond.sim.world import run_seed
+from millpond.sim.world_frame import WorldReport
 
 # Runs the world of a seed. It is sent to other processes.
 RunSeed = Callable[[int], WorldReport]

@@ -12,7 +12,8 @@ from typing import Protocol
 import msgspec
 
 from millpond.sim.facts import PublishedMessage, draw_messages
-from millpond.sim.world import World, WorldReport
+from millpond.sim.world import World
+from millpond.sim.world_frame import WorldReport
 from millpond.sim.world_parameters import FAULTS, Swarm, draw, without
 
 RUNS_MAX = 600

@@ -8,77 +8,39 @@ without receipts, which must change nothing. Called by `runner.py` and `shrink.p
 from __future__ import annotations
 
 import asyncio
-import random
-import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
-
-import msgspec
 
 from millpond.core import timestamps
 from millpond.core.collections import FLOW_RUNS, LETTERS, RECEIPTS
-from millpond.core.errors import Overloaded
-from millpond.core.model import Delivery, LogEntry, Outcome, Ref, Result
-from millpond.dead_letters.pubsub_attributes import restore
+from millpond.core.model import Delivery, LogEntry, Outcome, Result
 from millpond.sim import final_checks, oracle
-from millpond.sim.broker import SUBSCRIPTION, Broker
+from millpond.sim.broker import Broker
 from millpond.sim.checks import Checks
-from millpond.sim.facts import START, PublishedMessage, attributes_of, data_of, draw_legacy, draw_messages
+from millpond.sim.facts import START, PublishedMessage, draw_legacy, draw_messages
 from millpond.sim.final_checks import Rest
 from millpond.sim.fleet import Fleet
 from millpond.sim.flow import FlowWorld
-from millpond.sim.instance import Instance, settings_of
+from millpond.sim.instance import settings_of
 from millpond.sim.letter_checks import letter_of
 from millpond.sim.operator import Operator
 from millpond.sim.oracle import KIND_OF, TALLIES
 from millpond.sim.rules import Broken, Rules
-from millpond.sim.store import DEADLINE_S, CommittedChange, Storehouse
-from millpond.sim.virtual_time import WORLD, Stuck, VirtualLoop
+from millpond.sim.store import DEADLINE_S, CommittedChange
+from millpond.sim.world_frame import AFTERMATH_S, WorldFrame, WorldReport, deliver
 from millpond.sim.world_parameters import Swarm, draw
 from millpond.stores.memory import MemoryStore
 
-# How long faults continue after the last message is published, and how long draining may take after that.
-AFTERMATH_S = 30.0
-DRAIN_S = 4 * 3_600.0
-DRAINS = "everything drains"
 # No more than the smallest waiting room holds.
 _AGAIN_AT_ONCE = 2
-_TRIES = 50
 
 
-class WorldFailure(msgspec.Struct, frozen=True):
-    checker: str
-    text: str
-
-
-class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one world. `seen` counts faults and rare states by name."""
-
-    seed: int
-    failure: WorldFailure | None
-    messages: int
-    seconds: float
-    steps: int
-    seen: dict[str, int]
-    trace: list[str] = []
-
-
-class World:
+class World(WorldFrame):
     def __init__(
         self, seed: int, swarm: Swarm, messages: Sequence[PublishedMessage], *, trace: bool = False
     ) -> None:
-        self.seed = seed
-        self.failure: WorldFailure | None = None
-        self._swarm = swarm
-        self._messages = messages
-        self._dice = random.Random(f"{seed}/world")  # noqa: S311 - repeatable on purpose
-        self._seen: Counter[str] = Counter()
-        self._traced = trace
-        self._lines: list[str] = []
-        # It implements no sockets, signals or subprocesses, and the product uses none here.
-        self._loop = VirtualLoop(seed, self._fail)  # type: ignore[abstract]
+        super().__init__(seed, swarm, messages, trace=trace)
         settings = settings_of(swarm)
         rules = Rules(
             now=lambda: START + round(self._loop.time() * timestamps.SECOND_US),
@@ -88,9 +50,7 @@ class World:
             parked_after=round(settings.view_error_park_after_s * timestamps.SECOND_US),
             attempts_max=settings.flow_attempts_max,
         )
-        self._house = Storehouse(seed, swarm, self._loop, self._seen, self._tell)
         self._house.observer = self
-        self._house.traced = trace
         self._checks = Checks(self._house, rules, self._seen)
         self._fleet = Fleet(seed, settings, self._house, self._seen, self._tell)
         self._flow = FlowWorld(seed, self._house, rules, self._seen, self._fleet.pick, self._tell)
@@ -106,36 +66,18 @@ class World:
         """What all instances write to, to be read after the run."""
         return self._house.inner
 
-    def run(self) -> WorldReport:
-        try:
-            self._begin()
-            self._run_until_time(self._swarm.publishing_s + self._swarm.away_s + AFTERMATH_S)
-            self._calm_down()
-            self._run_until(lambda: self._broker.drained and self._flow.finished)
-            self._broker.closed = True
-            self._replay_letters()
-            if self._checks.anything_deleted:
-                # A person deleted documents: only redelivery of everything restores them.
-                self._deliver_again(self._messages)
-            self._check_rest()
-            self._check_redelivery()
-        except Broken as broken:
-            self._fail(broken)
-        except _Failed:
-            pass
-        except Exception as error:  # noqa: BLE001 - a bug in this phase is a failure of this seed, too
-            self._fail(error)
-        finally:
-            self._loop.close()
-        return WorldReport(
-            seed=self.seed,
-            failure=self.failure,
-            messages=len(self._messages),
-            seconds=round(self._loop.time(), 3),
-            steps=self._loop.steps,
-            seen=dict(sorted(self._seen.items())),
-            trace=self._lines,
-        )
+    def _play(self) -> None:
+        self._begin()
+        self._run_with_faults()
+        self._calm_down()
+        self._run_until(lambda: self._broker.drained and self._flow.finished)
+        self._broker.closed = True
+        self._replay_letters()
+        if self._checks.anything_deleted:
+            # A person deleted documents: only redelivery of everything restores them.
+            self._deliver_again(self._messages)
+        self._check_rest()
+        self._check_redelivery()
 
     def committed(self, changes: Sequence[CommittedChange], log: Sequence[LogEntry]) -> None:
         """Called by the store with every commit."""
@@ -152,13 +94,7 @@ class World:
         for message in self._messages:
             self._broker.publish(message)
         self._flow.open()
-        if self._swarm.away_s:
-            self._loop.call_at(self._dice.random() * self._swarm.publishing_s, self._go_away, context=WORLD)
-
-    def _go_away(self) -> None:
-        self._seen["store away"] += 1
-        self._tell("the store goes away")
-        self._house.away_until = self._loop.time() + self._swarm.away_s
+        self._plan_outage()
 
     def _answered(self, delivery: Delivery | None, result: Result) -> None:
         """An instance has answered a message."""
@@ -186,23 +122,12 @@ class World:
             self._fail(broken)
 
     def _calm_down(self) -> None:
-        self._tell("the faults stop")
-        self._house.faulty = self._broker.faulty = self._flow.faulty = False
-        self._operator.at_work = False
+        self._flow.faulty = self._operator.at_work = False
         self._fleet.calm_down()
 
-    def _replay_letters(self) -> None:
-        """Replay as an operator would: first the broker's dead letters, then ours."""
-        for delivery in self._broker.dead_letters():
-            original = self._checks.messages[delivery.message_id[1:]]
-            copy = msgspec.structs.replace(original, id=delivery.message_id)
-            self._checks.add(copy)
-            self._copies.append(copy)
-            self._seen["dead-letter copy replayed"] += 1
-            self._wait_for(self._until_settled(partial(_replay, restore(delivery))))
-        for letter in self._house.all_of(LETTERS):
-            self._seen["letter replayed"] += 1
-            self._wait_for(self._until_settled(partial(_replay_letter, letter.ref)))
+    def _add_copy(self, copy: PublishedMessage) -> None:
+        self._checks.add(copy)
+        self._copies.append(copy)
 
     def _check_rest(self) -> None:
         expires = self._swarm.receipts_expire
@@ -234,7 +159,7 @@ class World:
 
         async def some(part: Sequence[PublishedMessage]) -> None:
             for message in part:
-                result = await self._until_settled(partial(_deliver, message))
+                result = await self._until_settled(partial(deliver, message))
                 if result is not None and result.settled:
                     self._checks.acknowledged(message)
 
@@ -242,77 +167,6 @@ class World:
             await asyncio.gather(*(some(order[at::_AGAIN_AT_ONCE]) for at in range(_AGAIN_AT_ONCE)))
 
         self._wait_for(everything())
-
-    async def _until_settled(self, send: Callable[[Instance], Awaitable[Result | None]]) -> Result | None:
-        """Send as a broker or an operator would: after RETRY again, with a pause."""
-        reason = ""
-        for _ in range(_TRIES):
-            try:
-                result = await send(self._fleet.anyone())
-            except Overloaded as error:
-                reason = error.reason
-            else:
-                if result is None or result.outcome is not Outcome.RETRY:
-                    return result
-                reason = result.reason
-            await asyncio.sleep(1.0)
-        raise Broken(DRAINS, f"{reason} for ever, with no faults left")
-
-    def _wait_for(self, work: Coroutine[Any, Any, object]) -> None:
-        task = self._fleet.anyone().start(work)
-        self._run_until(task.done)
-        task.result()
-
-    def _run_until_time(self, at_s: float) -> None:
-        over: list[bool] = []
-        self._loop.call_at(at_s, over.append, True, context=WORLD)
-        self._run_until(lambda: bool(over))
-
-    def _run_until(self, done: Callable[[], bool]) -> None:
-        try:
-            self._loop.run_until(lambda: self.failure is not None or done(), self._loop.time() + DRAIN_S)
-        except Stuck as stuck:
-            raise Broken(DRAINS, str(stuck)) from None
-        if self.failure is not None:
-            raise _Failed
-
-    def _fail(self, error: BaseException | str) -> None:
-        """Record the first failure; later ones may follow from it."""
-        if self.failure is None:
-            if isinstance(error, Broken):
-                self.failure = WorldFailure(error.checker, error.text)
-            else:
-                self.failure = WorldFailure("nothing unexpected", f"{type(error).__name__}: {error}")
-                if isinstance(error, BaseException):
-                    self._tell("".join(traceback.format_exception(error)))
-            self._tell(f"BROKEN {self.failure.checker}: {self.failure.text}")
-
-    def _tell(self, text: str) -> None:
-        if self._traced:
-            self._lines.append(f"{self._loop.time():10.3f} {text}")
-
-
-class _Failed(Exception):
-    """Ends the run; the reason is in `failure`."""
-
-
-async def _deliver(message: PublishedMessage, instance: Instance) -> Result:
-    delivery = Delivery(
-        message_id=message.id,
-        publish_time=message.published_at,
-        data=data_of(message.fact),
-        attributes=attributes_of(message.fact),
-        subscription=SUBSCRIPTION,
-    )
-    return await instance.engine.handle(delivery)
-
-
-async def _replay(delivery: Delivery, instance: Instance) -> Result:
-    return await instance.engine.handle(delivery, replay=True, bury=False)
-
-
-async def _replay_letter(ref: Ref, instance: Instance) -> Result | None:
-    return await instance.replay_letter(ref)
 
 
 def run_seed(seed: int) -> WorldReport:

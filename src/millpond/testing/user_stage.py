@@ -20,7 +20,7 @@ from millpond.service.views import load_views
 from millpond.settings import Settings
 from millpond.sim.facts import PublishedMessage
 from millpond.sim.instance import settings_of
-from millpond.sim.world import WorldReport
+from millpond.sim.world_frame import WorldReport
 from millpond.sim.world_parameters import Swarm, draw, without
 from millpond.testing.asking import EventDecoder, ask
 from millpond.testing.events import SentEvent, from_file, published
