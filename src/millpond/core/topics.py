@@ -8,10 +8,8 @@ is given at all is stored as `source.topic`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,6 +17,7 @@ import msgspec
 from millpond.core.decode import Payload
 from millpond.core.errors import SettingsError, UnroutableEvent, ViewError
 from millpond.core.model import Delivery
+from millpond.core.suggest import did_you_mean, nearest
 from millpond.core.view import View
 
 T = TypeVar("T")
@@ -185,27 +184,20 @@ class Topics:
                 "SUBSCRIPTION_TOPIC_MAP for its subscription"
             )
         names = " or ".join(f"{_quoted(given.name)} (from {given.where})" for given in tried[:3])
-        nearest = self._nearest(tried[0].name)
-        hint = f'did you mean "{nearest}"?' if nearest else f"known topics: {', '.join(sorted(self.feeding))}"
+        meant = did_you_mean(self._nearest(tried[0].name)).strip()
+        hint = meant or f"known topics: {', '.join(sorted(self.feeding))}"
         return UnroutableEvent(f"no view feeds on {names}; {hint}")
 
     def _unknown(self, setting: str, subscription: str, name: str) -> SettingsError:
         known = f"known topics: {', '.join(sorted(self.feeding))}"
-        nearest = self._nearest(name)
-        meant = f'did you mean "{nearest}"? ' if nearest else ""
+        meant = did_you_mean(self._nearest(name))
         text = f'no view feeds on "{name:.80}"; {meant}{known}'
         if setting != "ROUTES":
             text += "; ROUTES gives a subscription a kind and a topic's name of its own"
         return SettingsError(setting, f"{subscription}: {name}", text)
 
     def _nearest(self, name: str, alike: float = _ALIKE) -> str | None:
-        return _nearest(name[:255].lower(), (*sorted(self.feeding), *sorted(self._of_type)), alike)
-
-
-@lru_cache(maxsize=256)
-def _nearest(name: str, known: tuple[str, ...], alike: float) -> str | None:
-    as_known = {other.lower(): other for other in known}
-    return next((as_known[found] for found in difflib.get_close_matches(name, as_known, n=1, cutoff=alike)), None)
+        return nearest(name, (*sorted(self.feeding), *sorted(self._of_type)), alike)
 
 
 def _quoted(name: str) -> str:

@@ -15,12 +15,13 @@ from millpond.core import timestamps
 from millpond.core.collections import LETTERS, RECEIPTS, part_ref
 from millpond.core.model import Delivery, Ref, Snapshot
 from millpond.sim import oracle
-from millpond.sim.facts import BUG, LAST_FAILS, PASSES_FAIL, REFUSED, PublishedMessage, attributes_of, data_of
+from millpond.sim.facts import BUG, LAST_FAILS, PASSES_FAIL, REFUSED, PublishedMessage
 from millpond.sim.oracle import TALLIES, Document
 from millpond.sim.rules import AT_ONCE_S, Broken, Rules
 from millpond.sim.store import Storehouse
 
 ONE_LETTER = "one letter for each message"
+WHOLE = "letters are whole"
 RIGHTLY_BURIED = "no good message in the letters"
 # Flaws of the letters whose message was refused before any view was asked.
 _WHOLE = ("no JSON", "no topic")
@@ -32,6 +33,20 @@ _BUGS = {BUG: "doors", LAST_FAILS: "gate_last", PASSES_FAIL: TALLIES}
 def letter_of(message: PublishedMessage) -> Ref:
     """The ref of its letter, if it has one: there is one subscription."""
     return Ref(LETTERS, f"all__{message.id}")
+
+
+def check_whole(house: Storehouse, message: PublishedMessage, letter: Snapshot) -> None:
+    """A letter must hold the delivery exactly as it was sent."""
+    head = letter.data or {}
+    parts = [house.get(part_ref(letter.ref, name)).data or {} for name in head["parts"]]
+    packed = head["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
+    try:
+        kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise Broken(WHOLE, f"{letter.ref.id} cannot be opened: {error}") from None
+    sent = message.id, message.published_at, message.data, message.attributes
+    if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
+        raise Broken(WHOLE, f"{letter.ref.id} does not hold {message.id} as it was sent")
 
 
 class LetterChecks:
@@ -104,18 +119,8 @@ class LetterChecks:
         self._seen["refusal added to a letter"] += bool(before) and any(view not in before for view in refusals)
 
     def _is_whole(self, message: PublishedMessage, letter: Snapshot) -> None:
-        """A letter must hold the delivery exactly as it was sent."""
-        head = letter.data or {}
-        self._seen["letter in parts"] += bool(head["parts"])
-        parts = [self._house.get(part_ref(letter.ref, name)).data or {} for name in head["parts"]]
-        packed = head["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
-        try:
-            kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
-        except (zlib.error, msgspec.MsgspecError) as error:
-            raise Broken("letters are whole", f"{letter.ref.id} cannot be opened: {error}") from None
-        sent = message.id, message.published_at, data_of(message.fact), attributes_of(message.fact)
-        if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
-            raise Broken("letters are whole", f"{letter.ref.id} does not hold {message.id} as it was sent")
+        self._seen["letter in parts"] += bool((letter.data or {})["parts"])
+        check_whole(self._house, message, letter)
 
     def check_listed(self, message: PublishedMessage, refusing: Sequence[str]) -> None:
         """The message was answered as buried for these views: a replay of its letter must ask them."""

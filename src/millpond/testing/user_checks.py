@@ -6,19 +6,17 @@ Broken. Called by `user_world`, the simulated store and the simulated broker.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from millpond.core.collections import LETTERS, RECEIPTS, part_ref
+from millpond.core.collections import LETTERS, RECEIPTS
 from millpond.core.document import same_value
 from millpond.core.errors import Poison
 from millpond.core.model import Delivery, Document, LogEntry, Ref, Snapshot, Version
 from millpond.core.stamp import decode_stamp
 from millpond.core.view import Latest, Merge, Tally, View
 from millpond.sim.facts import PublishedMessage
+from millpond.sim.letter_checks import check_whole
 from millpond.sim.rules import Broken
 from millpond.sim.store import CommittedChange, Storehouse
 from millpond.testing.asking import EventDecoder, ask
@@ -30,7 +28,6 @@ GROW = "stamps only grow"
 DURABLE = "no ack before durability"
 ONCE = "tallies count each event once"
 LETTER = "no good message in the letters"
-WHOLE = "letters are whole"
 SOUND = "views do not fail"
 
 
@@ -213,12 +210,7 @@ class UserChecks:
         letter: dict[str, Any] = new.data or {}
         message = self._meanings.messages[letter["messageId"]]
         listed = self._listed[message.id] = frozenset(one["view"] for one in letter["refusals"])
-        parts = [self._house.get(part_ref(new.ref, name)).data or {} for name in letter["parts"]]
-        packed = letter["delivery"] or b"".join(part.get("delivery", b"") for part in parts)
-        kept = msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
-        sent = message.id, message.published_at, message.data, message.attributes
-        if (kept.message_id, kept.publish_time, kept.data, kept.attributes) != sent:
-            raise Broken(WHOLE, f"{new.ref.id} does not hold {message.id} as it was sent")
+        check_whole(self._house, message, new)
         refusing = {view.name for view, one in self._meanings.of(message.id) if one.state == POISON}
         if listed - refusing or (self._meanings.of(message.id) and not listed):
             raise Broken(LETTER, f"{message.id} is buried as {letter['reason']}: {letter.get('error')}")
