@@ -170,19 +170,21 @@ def answer_of(response: httpx.Response) -> Answer:
 
 
 def read_answer(connection: socket.socket) -> Answer:
-    """One HTTP answer from a socket, by the book: status line, headers, then Content-Length bytes."""
-    received = b""
-    while b"\r\n\r\n" not in received:
-        chunk = connection.recv(65_536)
-        assert chunk, f"the connection was closed after {received!r:.200}"
-        received += chunk
-    head, _, body = received.partition(b"\r\n\r\n")
-    status_line, *lines = head.decode("latin-1").split("\r\n")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    while len(body) < int(headers.get("content-length", "0")):
-        chunk = connection.recv(65_536)
-        assert chunk, f"the answer ended early: {body!r:.200}"
-        body += chunk
+    """One HTTP answer from a socket, by the book, and nothing of a pipelined answer behind it."""
+    with connection.makefile("rb", buffering=0) as unbuffered:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            byte = unbuffered.read(1)
+            assert byte, f"the connection was closed after {head!r:.200}"
+            head += byte
+        status_line, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", "0"))
+        body = b""
+        while len(body) < length:
+            part = unbuffered.read(length - len(body))
+            assert part, f"the answer ended early: {body!r:.200}"
+            body += part
     return Answer(int(status_line.split(" ")[1]), headers, json.loads(body) if body else None)
 
 
