@@ -40,7 +40,7 @@ LOGGER = "millpond"
 # How long the stop waits for requests that are being answered, after every message is settled.
 _REQUESTS_S = 2.0
 _LOOK_S = 0.2
-_HOW_TO_START = "use `async with pond:`, or give lifespan=pond.lifespan to the application"
+_NOT_RUNNING = "this pond is not running: use `async with pond:`, or give lifespan=pond.lifespan to the application"
 # Fields that Millpond adds to a document.
 _ADDED = frozenset({"source", "expireAt", "ingestedAt"})
 
@@ -97,7 +97,7 @@ class Pond:
         """Stop: settle every accepted message, close the store, release its lock. Not interrupted if cancelled."""
         context, running, self._running = self._context, self._running, None
         if context is None or running is None:
-            raise UsageError(f"this pond is not running: {_HOW_TO_START}")
+            raise UsageError(_NOT_RUNNING)
         try:
             await _to_the_end(asyncio.ensure_future(context.__aexit__(None, None, None)))
         finally:
@@ -143,7 +143,7 @@ class Pond:
     def _service(self) -> Service:
         running = self._running
         if running is None:
-            raise UsageError(f"this pond is not running: {_HOW_TO_START}")
+            raise UsageError(_NOT_RUNNING)
         if asyncio.get_running_loop() is not running.loop:
             raise UsageError(
                 "this pond runs on another event loop: call it there, or with asyncio.run_coroutine_threadsafe"
@@ -216,7 +216,7 @@ class Pond:
         if running is not None and running.loop is asyncio.get_running_loop():
             await running.app(scope, receive, send)
         else:
-            answer = refuse(503, "not_running", f"this pond is not running: {_HOW_TO_START}")
+            answer = refuse(503, "not_running", _NOT_RUNNING)
             await answer(scope, receive, send)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from millpond import Event, InvalidEvent, Latest
 from millpond.core.ack import settle_push
@@ -123,6 +124,8 @@ async def test_a_letter_quotes_what_a_view_raised_only_if_it_may(
     if in_full:
         assert letter["trace"].splitlines()[-1] == "LookupError: no such day: d1"
         assert "in Fussy.document" in letter["trace"]
+    (previewed,) = (await bench.service.preview_replay(["s__m1"])).letters
+    assert (previewed.error, previewed.trace) == (letter["error"], letter.get("trace", UNSET))
 
 
 async def test_a_replay_renews_what_a_letter_shows() -> None:

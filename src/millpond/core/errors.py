@@ -119,7 +119,7 @@ class ViewError(MillpondError):
     """
 
     reason = "view_error"
-    # Whether `detail` and `trace` may be shown. The engine sets it.
+    # Whether `detail` and `trace` may be shown: see `allow_details`.
     in_full = False
 
     def __init__(self, view: str, cause: BaseException) -> None:
@@ -132,6 +132,13 @@ class ViewError(MillpondError):
             self.detail = text_of(cause)
             self.trace = trace_text(frames, f"{type(cause).__name__}: {self.detail}")
         self.view: str | None = view
+
+
+def allow_details(faults: Iterable[Fault], *, in_full: bool) -> None:
+    """Say of every exception of a view whether it may be shown in full, as VIEW_ERRORS has it."""
+    for fault in faults:
+        if isinstance(fault, ViewError):
+            fault.in_full = in_full
 
 
 def explained(error: BaseException | None) -> str:

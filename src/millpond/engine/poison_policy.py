@@ -7,7 +7,7 @@ Called by the queue and the committer, once every view has been asked.
 from __future__ import annotations
 
 from millpond.core import timestamps
-from millpond.core.errors import AccessDenied, UnownedDocument, ViewError, WriteRefused, gravest
+from millpond.core.errors import AccessDenied, UnownedDocument, ViewError, WriteRefused, allow_details, gravest
 from millpond.core.item import Item
 from millpond.core.model import Outcome, Result
 from millpond.engine.rules import EngineRules
@@ -21,9 +21,7 @@ _ATTEMPTS_MAX = 4
 def refuse_or_bury(item: Item, rules: EngineRules, now: int) -> Result | None:
     """The result of a message with faults that is refused or retried; None to bury it."""
     fault = gravest(item.faults)
-    for one in item.faults:
-        if isinstance(one, ViewError):
-            one.in_full = rules.view_errors_in_full
+    allow_details(item.faults, in_full=rules.view_errors_in_full)
     if isinstance(fault, AccessDenied):
         bury = rules.bury_when_denied and item.bury and item.letter is None
         return None if bury else item.unsettled(Outcome.RETRY, fault.reason, fault)

@@ -11,7 +11,7 @@ import msgspec
 
 from millpond.core.collections import LETTERS, RECEIPTS
 from millpond.core.document import encode_document
-from millpond.core.errors import ViewError, WriteRefused, gravest
+from millpond.core.errors import WriteRefused, allow_details, gravest
 from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Delivery, Document, Outcome, Put, Ref, Result, Snapshot
 from millpond.core.plan import needs_of, plan
@@ -57,9 +57,7 @@ class Preview:
         item = self._router.route(delivery, now, replay=True, only=views)
         await self._read(item)
         result = self._replay(item, now)
-        for fault in result.faults:
-            if isinstance(fault, ViewError):
-                fault.in_full = self._view_errors_in_full
+        allow_details(result.faults, in_full=self._view_errors_in_full)
         return replay_answer(letter_id, result)
 
     def _replay(self, item: Item, now: int) -> Result:

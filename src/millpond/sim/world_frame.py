@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -52,7 +53,7 @@ class WorldReport(msgspec.Struct, frozen=True, kw_only=True):
     trace: list[str] = []
 
 
-class WorldFrame:
+class WorldFrame(ABC):
     """A subclass sets `_fleet` and `_broker`, and plays the world."""
 
     _fleet: Fleet
@@ -95,13 +96,13 @@ class WorldFrame:
             trace=self._lines,
         )
 
+    @abstractmethod
     def _play(self) -> None:
         """From the first message to the last check. Raises Broken."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _add_copy(self, copy: PublishedMessage) -> None:
         """A copy of a message that the broker dead-lettered is about to be replayed."""
-        raise NotImplementedError
 
     def _plan_outage(self) -> None:
         """The store goes away once, if the swarm says so."""
