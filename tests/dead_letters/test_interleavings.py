@@ -19,7 +19,8 @@ from millpond.core.errors import Unavailable
 from millpond.core.item import DeadLetter, Item
 from millpond.core.model import Committed, Conflict, Delete, Delivery, LogEntry, Outcome, Put, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
-from millpond.dead_letters.store import PARTS_OUTLIVE_US, StoredLetters
+from millpond.dead_letters.correction import PARTS_OUTLIVE_US
+from millpond.dead_letters.store import StoredLetters
 from tests.common.faulty_store import StoreAround
 from tests.common.pond import NOW
 from tests.common.rig import Rig

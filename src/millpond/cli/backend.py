@@ -22,6 +22,7 @@ from millpond.cli.server import admin_headers, find_server, push_path
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
 from millpond.core.errors import (
+    EditRefused,
     InvalidRun,
     Overloaded,
     RunExists,
@@ -34,6 +35,7 @@ from millpond.core.errors import (
 )
 from millpond.core.model import Delivery, Ref, Result
 from millpond.core.view import View
+from millpond.dead_letters.correction import Edit
 from millpond.dead_letters.describe import replay_answer
 from millpond.dead_letters.filter import LetterFilter, ReplayState, only
 from millpond.http_client import Address, Client, Reply
@@ -74,6 +76,9 @@ class Backend(Protocol):
 
     async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
         """Delete a letter; False if there is no such letter, or if it is in another state by now."""
+
+    async def edit(self, letter_id: str, edit: Edit) -> bool:
+        """Correct a letter's payload; False if there is no such letter. Raises EditRefused."""
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         """Move documents from the ids of an earlier build, at most IDS_MAX at a time."""
@@ -142,6 +147,14 @@ class ServerBackend:
         if reply.status != 200:
             raise Unreachable(f"{letter_id} was not purged: {reply.answer.get('error')}")
         return letter_id in reply.answer["purged"]
+
+    async def edit(self, letter_id: str, edit: Edit) -> bool:
+        data = None if edit.data is None else edit.data.decode()
+        body = msgspec.json.encode({"data": data, "by": edit.by, "edits": edit.edits})
+        reply = await self._ask("POST", f"/api/letters/{quote(letter_id, safe='')}/edit", body)
+        if reply.status in {400, 409}:
+            raise EditRefused(str(reply.answer.get("reason")), str(reply.answer.get("error")))
+        return reply.status != 404 and bool(_fine(reply))
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         body = msgspec.json.encode({"collection": collection, "ids": ids})
@@ -246,6 +259,9 @@ class LocalBackend:
 
     async def purge(self, letter_id: str, state: ReplayState | None) -> bool:
         return await self._service.letters.purge(Ref(LETTERS, letter_id), LetterFilter(states=only(state)))
+
+    async def edit(self, letter_id: str, edit: Edit) -> bool:
+        return await self._service.edit_letter(letter_id, edit)
 
     async def move(self, collection: str, ids: Sequence[str]) -> list[Answer]:
         refs = [Ref(collection, document_id) for document_id in ids]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from millpond.cli import exit_codes
 from millpond.cli.escape import clean_block
+from millpond.cli.letters_edit import edit
+from millpond.cli.letters_open import open_letter, payload_texts
 from millpond.cli.letters_selection import LetterCommand, filter_options
 from millpond.cli.letters_write import purge, replay
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.store import open_for_reading
-from millpond.core.collections import LETTERS
-from millpond.core.model import Delivery, Ref, Snapshot
+from millpond.core import timestamps
+from millpond.core.model import Snapshot
 from millpond.dead_letters import store as in_store
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter
-from millpond.dead_letters.store import StoredLetters, matching_letters
+from millpond.dead_letters.store import matching_letters
 from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, split_page
 from millpond.settings import Settings
 
@@ -57,17 +59,12 @@ _ENVELOPE = (
 )
 
 
-class Opened(NamedTuple):
-    snapshot: Snapshot
-    delivery: Delivery
-
-
 @click.group(epilog=example("millpond dlq list", "millpond dlq replay --all --reason view_error"))
 def dlq() -> None:
-    """List, show, replay and purge dead letters.
+    """List, show, edit, replay and purge dead letters.
 
-    A dead letter is a message that could not be applied, kept whole with the reason. Fix the cause, replay the
-    letter, and purge it once it is applied.
+    A dead letter is a message that could not be applied, kept whole with the reason. Fix the cause, or correct the
+    payload, replay the letter, and purge it once it is applied.
     """
 
 
@@ -108,7 +105,7 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
 
     Characters that are not printable are shown as escapes. Exits with 1 if there is no such letter.
     """
-    opened = asyncio.run(_open(load_settings(), letter_id))
+    opened = asyncio.run(open_letter(load_settings(), letter_id))
     if opened is None:
         text = f"there is no letter {letter_id}"
         if not as_json:
@@ -116,9 +113,9 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
         print_json({"reason": "not_found", "error": text})
         ctx.exit(exit_codes.NEGATIVE)
     envelope = in_store.summary(opened.snapshot)
-    payload = (opened.delivery.data or b"").decode("utf-8", "replace")
+    payload, original = payload_texts(opened.delivery)
     if as_json:
-        print_json({**envelope, "data": payload})
+        print_json({**envelope, "data": payload, **({} if original is None else {"original": original})})
         return
     facts: list[tuple[str, Any]] = [(title, envelope.get(name)) for title, name in _ENVELOPE]
     facts += [
@@ -126,12 +123,16 @@ def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
         for refusal in envelope.get("refusals") or []
         if refusal["view"] != envelope.get("view")
     ]
+    facts += [("edited", _edit_text(edit)) for edit in envelope.get("edits") or []]
     print_facts([("letter", letter_id), *((title, value) for title, value in facts if value not in {None, ""})])
     if envelope.get("trace"):
         print_line("trace")
         print_line(clean_block(envelope["trace"]))
-    print_line("payload")
+    print_line("payload" if original is None else "payload, corrected")
     print_line(clean_block(payload) if payload else "  (none)")
+    if original is not None:
+        print_line("payload, as it arrived")
+        print_line(clean_block(original) if original else "  (none)")
 
 
 def _row(snapshot: Snapshot) -> tuple[Any, ...]:
@@ -150,12 +151,11 @@ async def _list(settings: Settings, wanted: LetterFilter, limit: int, after: str
     return found
 
 
-async def _open(settings: Settings, letter_id: str) -> Opened | None:
-    async with open_for_reading(settings) as store:
-        letters = StoredLetters(store, keep=0, wall_clock=lambda: 0)
-        opened = await letters.open_letter(Ref(LETTERS, letter_id))
-        return None if opened is None else Opened(*opened)
+def _edit_text(edit: dict[str, Any]) -> str:
+    what = "the original was put back" if edit["size"] is None else f"{edit['size']} bytes"
+    return f"{timestamps.to_text(timestamps.from_datetime(edit['at']))} by {edit['by']}: {what}"
 
 
+dlq.add_command(edit)
 dlq.add_command(replay)
 dlq.add_command(purge)

@@ -34,7 +34,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "why": CommandEntry("why", "why", "Show what became of a message or event, and which message won."),
     "tail": CommandEntry("tail", "tail", "Monitor what becomes of messages as they arrive."),
     "views": CommandEntry("views", "views", "List the loaded views."),
-    "dlq": CommandEntry("letters", "dlq", "List, show, replay and purge dead letters."),
+    "dlq": CommandEntry("letters", "dlq", "List, show, edit, replay and purge dead letters."),
     "flow": CommandEntry("flow", "flow", "Submit, show and sweep flow runs."),
     "ingest": CommandEntry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
     "load": CommandEntry("load", "load", "Put a server under load and measure its answers."),

@@ -82,7 +82,8 @@ def _print(message: dict[str, Any], holdings: Holdings) -> None:
     for view in message["views"]:
         print_line()
         place = f", {clean(view['doc'])}" if view["doc"] else ""
-        print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}{place}")
+        payload = ", with the corrected payload" if view["corrected"] else ""
+        print_line(f"View {clean(view['view'])}: {verdict(view['outcome'], view['reason'])}{place}{payload}")
         if view["doc"]:
             winner = view["winner"]["stamp"]
             rows = [("this message", *stamp_parts(view["stamp"])), ("document now", *stamp_parts(winner))]

@@ -111,12 +111,7 @@ _ALIASES = (
 
 def decode_payload(delivery: Delivery) -> Payload:
     """The JSON object in a message's data. Raises `InvalidEvent` with a reason."""
-    if delivery.data_fault is not None:
-        raise InvalidEvent(f"message.data: {delivery.data_fault}", reason="invalid_base64")
-    if not delivery.data:
-        raise InvalidEvent("the message has no data", reason="missing_data")
-    outer = _decode_object(delivery.data)
-    _refuse_absurd(outer)
+    outer = decode_object(_content(delivery))
     event_type = outer.get("event_type")
     if is_blank(event_type):
         event_type = outer.get("eventType", event_type)
@@ -129,6 +124,16 @@ def decode_payload(delivery: Delivery) -> Payload:
         return Payload(outer, inner, envelope, event_type.strip() or None, _event_id(inner) or _event_id(envelope))
     event_type = event_type.strip() or None if type(event_type) is str else None
     return Payload(outer, outer, {}, event_type, _event_id(outer))
+
+
+def _content(delivery: Delivery) -> bytes:
+    if delivery.correction is not None:
+        return delivery.correction
+    if delivery.data_fault is not None:
+        raise InvalidEvent(f"message.data: {delivery.data_fault}", reason="invalid_base64")
+    if not delivery.data:
+        raise InvalidEvent("the message has no data", reason="missing_data")
+    return delivery.data
 
 
 def checked_message_id(message_id: str) -> str:
@@ -176,7 +181,8 @@ def _publish_time(text: str) -> int:
         raise MalformedEnvelope(str(error), reason="invalid_publishTime") from None
 
 
-def _decode_object(raw: bytes) -> dict[str, Any]:
+def decode_object(raw: bytes) -> dict[str, Any]:
+    """A payload's JSON object. Raises `InvalidEvent` with a reason if no view could be asked about it."""
     try:
         value = _any_json(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -185,6 +191,7 @@ def _decode_object(raw: bytes) -> dict[str, Any]:
         raise InvalidEvent("the data nests too deeply", reason="too_deep") from None
     if type(value) is not dict:
         raise InvalidEvent(f"the data must be a JSON object, not {json_type(value)}", reason="not_an_object")
+    _refuse_absurd(value)
     return value
 
 

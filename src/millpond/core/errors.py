@@ -178,6 +178,14 @@ class RunExists(InvalidRun):
     reason = "run_exists"
 
 
+class EditRefused(MillpondError):
+    """A dead letter was not edited. `reason` is a stable word for programs; the text says what to do."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class StepFailed(MillpondError):
     """A step's work failed. `code` is a stable word for programs that read the run; the text says what to do."""
 

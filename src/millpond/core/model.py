@@ -47,6 +47,9 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int | None = None
     # Set if the data is not valid base64: `data` then holds the text as received.
     data_fault: str | None = None
+    # The payload as an operator corrected it in the dead letter, to be read instead of `data`. `data` stays as it
+    # arrived, because it identifies the message.
+    correction: bytes | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,6 +259,8 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     result: Result
     # The entry of a replayed letter replaces the poison entry of its burial, so that each message counts once.
     replay: bool = False
+    # View → the corrected payload that it was asked with; the other views were asked with the delivery's data.
+    corrected: dict[str, bytes] = {}
 
 
 class LogPage(NamedTuple):

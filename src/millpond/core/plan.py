@@ -98,13 +98,20 @@ def _has_effect(view: ViewResult) -> bool:
 
 
 def _log_entry(item: Item, result: Result) -> LogEntry:
+    delivery = item.delivery
+    corrected: dict[str, bytes] = {}
+    if delivery.correction is not None:
+        # The views that this replay does not ask took the message as it arrived.
+        corrected = {view.view: delivery.correction for view in result.views}
+        delivery = msgspec.structs.replace(delivery, correction=None)
     return LogEntry(
-        delivery=item.delivery,
+        delivery=delivery,
         topic=item.topic,
         event_id=item.event.event_id if item.event is not None else None,
         arrived_at=item.arrived_at,
         result=result,
         replay=item.replay,
+        corrected=corrected,
     )
 
 

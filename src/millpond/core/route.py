@@ -82,7 +82,7 @@ class Router:
             return Item(delivery, topic, arrived_at, event, faults=(fault,), replay=replay, bury=bury)
         targets: list[Target] = []
         faults: list[Fault] = []
-        size = len(delivery.data or b"")
+        size = len(delivery.correction or delivery.data or b"")
         for view in self.topics.feeding[topic]:
             if only is None or view.name in only:
                 target = self._target(view, event, size)

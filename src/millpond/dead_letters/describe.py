@@ -61,16 +61,15 @@ def fault_fields(fault: Fault) -> Document:
     return {**refusal_of(fault), "classification": classification_of(fault), **({"trace": trace} if trace else {})}
 
 
-def with_replay(letter: Document, result: Result, at: dt.datetime) -> Document:
-    """The letter after a replay. Views that took the message are not asked again, unless all have taken it."""
+def with_replay(letter: Document, result: Result, at: dt.datetime, edits: int) -> Document:
+    """The letter after a replay. Views that took the message are not asked again, unless all have taken it.
+
+    `edits`: how often the payload that was replayed had been edited.
+    """
     noted = {**letter, "replays": int(letter.get("replays", 0)) + 1, "replayedAt": at}
-    asked = {view.view for view in result.views}
-    refused = {fault.view: fault for fault in result.faults}
-    left = [
-        refusal_of(refused[one["view"]]) if one["view"] in refused else one
-        for one in letter.get("refusals") or ()
-        if one["view"] in refused or one["view"] not in asked
-    ]
+    if edits:
+        noted["replayedEdits"] = edits
+    left = _left(letter, result)
     if left:
         noted["refusals"] = left
     if result.faults:
@@ -80,6 +79,23 @@ def with_replay(letter: Document, result: Result, at: dt.datetime) -> Document:
         # A redelivery has added a view meanwhile: the letter must not count as replayed successfully.
         return {name: value for name, value in noted.items() if name not in {"replayOutcome", "replayReason"}}
     return {**noted, "replayOutcome": str(result.outcome), "replayReason": result.reason}
+
+
+def _left(letter: Document, result: Result) -> list[dict[str, str | None]]:
+    """The refusals that are left after a replay, of a letter that lists them or begins to."""
+    refused = {fault.view: fault for fault in result.faults}
+    listed = letter.get("refusals") or ()
+    if not listed:
+        # It was about the whole message. A view that took it now must not be asked again with an edited payload: it
+        # could count the event a second time.
+        taken = {view.view for view in result.views} - refused.keys()
+        return [refusal_of(fault) for fault in result.faults] if taken and None not in refused else []
+    asked = {view.view for view in result.views}
+    return [
+        refusal_of(refused[one["view"]]) if one["view"] in refused else one
+        for one in listed
+        if one["view"] in refused or one["view"] not in asked
+    ]
 
 
 def bounded_error(error: BaseException) -> str:

@@ -8,6 +8,7 @@ letter. A letter that exists is complete, because
 - with its last part an attempt stores a token, and the commit that stores the letter deletes that token, with its
   version as precondition (`plan`): an attempt stores its letter at most once, even if commits arrive late or twice;
 - `purge` deletes only the parts that the letter it deletes names, in the same commit;
+- an edit stores the corrected payload as one more part, in the commit that makes the letter name it (`correction`);
 - parts expire a day after their letter.
 """
 
@@ -41,21 +42,29 @@ from millpond.core.model import (
     Version,
 )
 from millpond.core.ports import Catalog, Store
+from millpond.dead_letters.correction import (
+    PARTS_OUTLIVE_US,
+    Edit,
+    check_edit,
+    correction_ref,
+    edit_count,
+    edited,
+    part_refs,
+    unpack,
+)
 from millpond.dead_letters.describe import fault_fields, refusal_of, with_replay
 from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
 # Well under a document's limit, so that the other fields fit too.
 PART_BYTES_MAX = 900_000
-# Parts expire so long after their letter, because a store may delete expired documents in any order.
-PARTS_OUTLIVE_US = timestamps.DAY_US
 _NO_SUBSCRIPTION = "-"
 # Limits of the fields for people; the stored delivery is complete.
 _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _BUDGET = Budget(tries=10, after_conflict=Pauses(0.001, 0.02))
 _SCANNED_AT_ONCE = 100
-_NOT_SHOWN = frozenset({"delivery", "parts", "dataMark"})
+_NOT_SHOWN = frozenset({"delivery", "parts", "dataMark", "correction"})
 R = TypeVar("R")
 # Sends a delivery through the engine; to the named views only, or to all for None.
 Send = Callable[[Delivery, frozenset[str] | None], Awaitable[Result]]
@@ -81,10 +90,12 @@ class StoredLetters:
         self._jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
 
     async def write_letter(self, item: Item) -> DeadLetter:
-        ref = await self._place(item.delivery)
+        # A letter that was purged during its replay is stored again as the message arrived.
+        delivery = msgspec.structs.replace(item.delivery, correction=None)
+        ref = await self._place(delivery)
         fault = gravest(item.faults)
         refusals = [refusal_of(one) for one in item.faults if one.view is not None]
-        packed = zlib.compress(msgspec.msgpack.encode(item.delivery), level=6)
+        packed = zlib.compress(msgspec.msgpack.encode(delivery), level=6)
         fits = len(packed) <= self._part_bytes_max
         if not fits and await self._is_stored(ref):
             # Buried already, and only the acknowledgement was lost: the letter is not written again.
@@ -152,39 +163,58 @@ class StoredLetters:
         (head,) = await self._store.read([ref])
         if head.data is None:
             return None
-        packed = head.data["delivery"]
-        if packed is None:
-            parts = await self._store.read(_part_refs(head))
-            if any(part.data is None for part in parts):
-                (now,) = await self._store.read([ref])
-                if now.version != head.version:
-                    # Purged, or purged and buried again, while its parts were being read.
-                    return Conflict()
-                if is_expired(head.data, self._wall_clock()):
-                    return None
-                raise Unavailable(f"a part of the letter {ref.id} is gone")
-            packed = b"".join(part.data["delivery"] for part in parts if part.data is not None)
-        return head, msgspec.msgpack.decode(zlib.decompress(packed), type=Delivery)
+        refs = part_refs(head)
+        parts = await self._store.read(refs) if refs else []
+        if any(part.data is None for part in parts):
+            (now,) = await self._store.read([ref])
+            if now.version != head.version:
+                # Purged, edited, or purged and buried again, while its parts were being read.
+                return Conflict()
+            if is_expired(head.data, self._wall_clock()):
+                return None
+            raise Unavailable(f"a part of the letter {ref.id} is gone")
+        return head, unpack(head.data, [part.data or {} for part in parts])
 
     async def replay(self, ref: Ref, send: Send) -> Result | None:
-        """Send a letter's message again, unchanged, and record the outcome; None if there is no letter."""
+        """Send a letter's message again, as it was or as it was corrected; None if there is no letter.
+
+        The outcome is recorded on the letter.
+        """
         opened = await self.open_letter(ref)
         if opened is None:
             return None
         letter, delivery = opened
         result = await send(delivery, views_of(letter))
         if result.settled:
-            await self._note_replay(ref, result)
+            await self._note_replay(ref, result, edit_count(letter.data or {}))
         return result
 
-    async def _note_replay(self, ref: Ref, result: Result) -> None:
+    async def edit(self, ref: Ref, edit: Edit) -> bool:
+        """Replace the letter's payload, or take its correction back. False if there is no letter.
+
+        The original stays as it arrived. Raises EditRefused, and InvalidEvent if the payload is no JSON object.
+        """
+        changed = check_edit(edit)
+        mark = self._new_mark()
+
+        def decide(found: Sequence[Snapshot]) -> Decided[bool] | Read:
+            head, *parts = found
+            if head.data is None:
+                return Decided(False)
+            if not parts and (ref_before := correction_ref(head)) is not None:
+                return Read([ref_before])
+            return Decided(True, edited(head, parts, changed, mark, self._wall_clock()))
+
+        return await self._update(ref, decide)
+
+    async def _note_replay(self, ref: Ref, result: Result, edits: int) -> None:
         """Record the outcome of a replay on the letter; the letter stays until it is purged or expires."""
 
         def decide(found: Sequence[Snapshot]) -> Decided[None]:
             (letter,) = found
             if letter.data is None:
                 return Decided(None)
-            noted = with_replay(letter.data, result, timestamps.to_datetime(self._wall_clock()))
+            noted = with_replay(letter.data, result, timestamps.to_datetime(self._wall_clock()), edits)
             return Decided(None, [Put(ref, letter.version, noted)])
 
         await self._update(ref, decide)
@@ -196,8 +226,8 @@ class StoredLetters:
             head, *parts = found
             if head.data is None or not wanted.matches(head.data):
                 return Decided(False)
-            if head.data["parts"] and not parts:
-                return Read(_part_refs(head))
+            if not parts and (refs := part_refs(head)):
+                return Read(refs)
             return Decided(True, [Delete(one.ref, one.version) for one in found if one.version is not None])
 
         return await self._update(ref, decide)
@@ -261,10 +291,6 @@ def summary(snapshot: Snapshot) -> dict[str, Any]:
     """A letter for listings: its fields without the delivery, and its replay state."""
     data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
     return {"id": snapshot.ref.id, **data, "state": state_of(data)}
-
-
-def _part_refs(letter: Snapshot) -> list[Ref]:
-    return [part_ref(letter.ref, name) for name in (letter.data or {})["parts"]]
 
 
 def _restless(ref: Ref) -> Unavailable:

@@ -72,4 +72,4 @@ class WaitingLine:
 
 def weigh(delivery: Delivery) -> int:
     """About how many bytes of memory a message costs until it is settled: the room and the line count these."""
-    return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * len(delivery.data or b"")
+    return _WEIGHT_FIXED + _WEIGHT_PER_BYTE * (len(delivery.data or b"") + len(delivery.correction or b""))

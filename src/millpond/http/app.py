@@ -20,6 +20,7 @@ from millpond.http.access import Access, Exposed
 from millpond.http.api.artifacts import Artifacts
 from millpond.http.api.documents import Api
 from millpond.http.api.flow import FlowApi
+from millpond.http.api.letter_edits import LetterEditsApi
 from millpond.http.api.letters import LettersApi
 from millpond.http.api.live import LiveApi
 from millpond.http.api.move_ids import OldIdsApi
@@ -156,6 +157,7 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
         Route(EVENTS_PATH, {"POST": events.take}, Access.PUSH),
         *Api(service).routes(),
         *LettersApi(service).routes(),
+        *LetterEditsApi(service).routes(),
         *LiveApi(service).routes(),
         *RebuildApi(service.rebuilds, keeps_log=settings.event_log).routes(),
         *OldIdsApi(service).routes(),

@@ -22,7 +22,7 @@ from millpond.core.document import is_expired
 from millpond.core.errors import Poison, Unavailable, WriteRefused
 from millpond.core.ids import unescaped_id
 from millpond.core.item import Item, Target
-from millpond.core.model import Conflict, LogEntry, Outcome, Ref, Snapshot
+from millpond.core.model import Conflict, Delivery, LogEntry, Outcome, Ref, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Catalog
 from millpond.core.receipts import Receipts
@@ -113,7 +113,7 @@ class Fold:
     async def add(self, entries: Iterable[LogEntry]) -> int:
         """Fold these entries, from any source. Returns how many were new."""
         new = [entry for entry in entries if self._is_new(entry)]
-        for items in _runs(item for entry in new if (item := self._item(entry)) is not None):
+        for items in _runs(item for entry in new for item in self._items(entry)):
             # `partial` binds `items` now; a lambda would read the loop variable later.
             await patiently(partial(self._commit, items))
         self.entries += len(new)
@@ -131,16 +131,20 @@ class Fold:
             del self._recent[next(iter(self._recent))]
         return True
 
-    def _item(self, entry: LogEntry) -> Item | None:
+    def _items(self, entry: LogEntry) -> Iterator[Item]:
         names = frozenset(name for name in self.scope.views(entry) if is_settled(entry, name))
-        if not names:
-            return None
+        for delivery, asked in _copies(entry, names):
+            item = self._item(entry, delivery, asked)
+            if item is not None:
+                yield item
+
+    def _item(self, entry: LogEntry, delivery: Delivery, names: frozenset[str]) -> Item | None:
         recorded, rebuilt = recorded_documents(entry), self.scope.is_rebuilt
-        item = self._router_for(names).route(entry.delivery, entry.arrived_at)
+        item = self._router_for(names).route(delivery, entry.arrived_at)
         for fault in item.faults:
             refusing = names if fault.view is None else {fault.view}
             names -= refusing
-            invalid = isinstance(fault, Poison) and entry.delivery.data_fault is None
+            invalid = isinstance(fault, Poison) and delivery.data_fault is None
             self._leave_out((recorded[name] for name in refusing & recorded.keys()), fault, invalid=invalid)
         targets = [
             _without_receipt(placed)
@@ -237,6 +241,23 @@ def _halves(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
     middle = len(item.targets) // 2
     first, second = item.targets[:middle], item.targets[middle:]
     return [msgspec.structs.replace(item, targets=first)], [msgspec.structs.replace(item, targets=second)]
+
+
+def _copies(entry: LogEntry, names: frozenset[str]) -> Iterator[tuple[Delivery, frozenset[str]]]:
+    """The message as it arrived and as it was corrected, each with the views that were asked with it.
+
+    A view that was not asked, because it is new, gets the last correction.
+    """
+    if not entry.corrected:
+        if names:
+            yield entry.delivery, names
+        return
+    asked = {view.view for view in entry.result.views}
+    last = [*entry.corrected.values()][-1]
+    used = {name: entry.corrected.get(name, None if name in asked else last) for name in names}
+    for data in dict.fromkeys(used.values()):
+        copy = entry.delivery if data is None else msgspec.structs.replace(entry.delivery, correction=data)
+        yield copy, frozenset(name for name in names if used[name] == data)
 
 
 def _is_renamed(recorded: str, target: Target) -> bool:

@@ -46,6 +46,7 @@ class ExplainedView(msgspec.Struct):
     order: Order | None
     winner: Winner
     won: bool
+    corrected: Annotated[bool, Meta(description="It was asked with the payload that an operator corrected.")]
 
 
 class ExplainedMessage(msgspec.Struct, rename="camel", kw_only=True):
@@ -88,7 +89,10 @@ async def _explain_message(store: StoreWithCatalog, entry: LogEntry) -> Explaine
         stamp, order, standing = view.stamp, _order(view.stamp), source.get("stamp")
         winner = Winner(standing, source.get("messageId"), _order(standing))
         won = stamp is not None and stamp == standing
-        views.append(ExplainedView(view.view, view.doc, view.outcome, view.reason, stamp, order, winner, won))
+        corrected = view.view in entry.corrected
+        views.append(
+            ExplainedView(view.view, view.doc, view.outcome, view.reason, stamp, order, winner, won, corrected)
+        )
     return ExplainedMessage(
         message_id=delivery.message_id,
         event_id=entry.event_id,

@@ -15,11 +15,13 @@ from typing import BinaryIO
 
 from millpond.core import timestamps
 from millpond.core.ack import settle_file, settle_pull
+from millpond.core.collections import LETTERS
 from millpond.core.errors import Overloaded
-from millpond.core.model import Delivery, Outcome, Result
+from millpond.core.model import Delivery, Outcome, Ref, Result
 from millpond.core.ports import DeadLetterSink, StoreWithCatalog
 from millpond.core.route import Router
 from millpond.core.view import View
+from millpond.dead_letters.correction import Edit
 from millpond.dead_letters.replay import Replays
 from millpond.dead_letters.store import StoredLetters
 from millpond.engine.cache import TRUSTED_FOR_S
@@ -164,6 +166,14 @@ class Service:
         preview = Preview(self.store, self.engine.router, rules.receipts, view_errors_in_full=in_full)
         shown = await preview_letters(preview, self.letters, letter_ids, self._wall_clock())
         return ReplayPreview(shown, preview.changes())
+
+    async def edit_letter(self, letter_id: str, edit: Edit) -> bool:
+        """Correct a letter's payload; False if there is no such letter. Raises EditRefused and InvalidEvent."""
+        found = await self.letters.edit(Ref(LETTERS, letter_id), edit)
+        if found:
+            text = "a dead letter was edited" if edit.data is not None else "a dead letter's original was put back"
+            self.log.note("NOTICE", text, letter=letter_id, by=edit.by.strip())
+        return found
 
     async def not_ready(self) -> str | None:
         """Why the service is not ready for messages, or None."""

@@ -1,7 +1,9 @@
 """The body of an event-log entry as bytes, and how a later delivery completes an entry. Pure; every store uses it.
 
 The log has each message once. Its entry is open while a view says retry or poison: a redelivery or a replay may
-settle that view later. The entry then keeps its first arrival and every view that took the event.
+settle that view later. The entry then keeps its first arrival and every view that took the event. If an operator
+corrected the payload before a replay, it keeps both payloads: that of the delivery, and the corrected one for the
+views that were asked with it.
 """
 
 from __future__ import annotations
@@ -18,25 +20,24 @@ _decode = msgspec.msgpack.Decoder().decode
 
 def encode_body(entry: LogEntry) -> bytes:
     delivery, result = entry.delivery, entry.result
-    return _encode(
-        (
-            delivery.publish_time,
-            delivery.data,
-            delivery.attributes,
-            delivery.subscription,
-            delivery.ordering_key,
-            delivery.attempt,
-            delivery.data_fault,
-            result.reason,
-            [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
-        )
+    body = (
+        delivery.publish_time,
+        delivery.data,
+        delivery.attributes,
+        delivery.subscription,
+        delivery.ordering_key,
+        delivery.attempt,
+        delivery.data_fault,
+        result.reason,
+        [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
     )
+    return _encode((*body, entry.corrected) if entry.corrected else body)
 
 
 def decode_entry(
     message_id: str, topic: str, event_id: str | None, arrived_at: int, outcome: str, body: bytes
 ) -> LogEntry:
-    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views = _decode(body)
+    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views, *more = _decode(body)
     delivery = Delivery(
         message_id=message_id,
         publish_time=published,
@@ -49,7 +50,14 @@ def decode_entry(
     )
     results = [ViewResult(v[0], v[1], Outcome(v[2]), *v[3:]) for v in views]
     result = Result(Outcome(outcome), reason, topic, results, buried=outcome == Outcome.POISON)
-    return LogEntry(delivery=delivery, topic=topic, event_id=event_id, arrived_at=arrived_at, result=result)
+    return LogEntry(
+        delivery=delivery,
+        topic=topic,
+        event_id=event_id,
+        arrived_at=arrived_at,
+        result=result,
+        corrected=more[0] if more else {},
+    )
 
 
 def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
@@ -61,18 +69,21 @@ def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
         better = later.result.views or _is_upgrade(earlier.result.outcome, later.result.outcome)
         return msgspec.structs.replace(later, arrived_at=earlier.arrived_at) if better else None
     views = {view.view: view for view in earlier.result.views}
-    changed = False
-    for view in later.result.views:
-        before = views.get(view.view)
-        if before is None or _is_upgrade(before.outcome, view.outcome):
-            views[view.view] = view
-            changed = True
+    changed = [
+        view
+        for view in later.result.views
+        if view.view not in views or _is_upgrade(views[view.view].outcome, view.outcome)
+    ]
     if not changed:
         return None
+    views.update((view.view, view) for view in changed)
+    names = {view.view for view in changed}
+    corrected = {name: data for name, data in earlier.corrected.items() if name not in names}
+    corrected |= {name: data for name, data in later.corrected.items() if name in names}
     top = min(views.values(), key=lambda view: OUTCOME_RANK[view.outcome])
     buried = top.outcome is Outcome.POISON
     result = Result(top.outcome, top.reason, later.topic, list(views.values()), buried=buried)
-    return msgspec.structs.replace(later, arrived_at=earlier.arrived_at, result=result)
+    return msgspec.structs.replace(later, arrived_at=earlier.arrived_at, result=result, corrected=corrected)
 
 
 def _is_upgrade(before: Outcome, after: Outcome) -> bool:

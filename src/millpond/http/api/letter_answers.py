@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from millpond.core.answers import AlwaysTrue, Count, Reason, TraceText
 from millpond.core.model import Delivery, Snapshot
+from millpond.dead_letters.correction import BY_CHARS_MAX, edit_count
 from millpond.dead_letters.describe import ReplayResult
 from millpond.dead_letters.filter import ReplayState, state_of
 from millpond.dead_letters.store import attributes_text
@@ -74,13 +75,39 @@ class LetterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     replayed_at: _Time | UnsetType = UNSET
     replay_outcome: str | UnsetType = UNSET
     replay_reason: str | UnsetType = UNSET
+    replayed_edits: Annotated[
+        Count | UnsetType, Meta(description="How often the payload of the last replay had been edited.")
+    ] = UNSET
+    edit_count: Annotated[Count, Meta(description="How often its payload was edited.")] = 0
+
+
+class LetterEdit(msgspec.Struct, frozen=True, kw_only=True):
+    """One edit of a letter's payload: when, who, and the new size; null if the original was put back."""
+
+    at: _Time
+    by: str
+    size: Count | None
 
 
 class Letter(LetterSummary, frozen=True, kw_only=True):
     """A letter with its payload; bytes that are not UTF-8 are replaced."""
 
     attributes: str
-    data: str
+    data: Annotated[str, Meta(description="The payload that a replay sends: corrected, if it was edited.")]
+    original: Annotated[str | UnsetType, Meta(description="The payload as it arrived, if it was corrected.")] = (
+        UNSET
+    )
+    edits: Annotated[list[LetterEdit], Meta(description="The last edits, the newest last.")]
+
+
+class LetterEditRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The new payload of a letter: text of a JSON object, or null to put the original back."""
+
+    data: str | None
+    by: Annotated[str, Meta(min_length=1, max_length=BY_CHARS_MAX, description="Who edits it.")]
+    edits: Annotated[
+        Count | UnsetType | None, Meta(description="`editCount` as it was read: if it has changed, 409.")
+    ] = UNSET
 
 
 class LetterPage(msgspec.Struct):
@@ -138,7 +165,7 @@ class ReplayResults(msgspec.Struct):
 
 
 # Computed when a letter is shown; all other fields are as stored.
-_MADE = {"id", "state", "refusals"}
+_MADE = {"id", "state", "refusals", "edit_count"}
 _STORED = [
     (field.name, field.encode_name) for field in msgspec.structs.fields(LetterSummary) if field.name not in _MADE
 ]
@@ -150,8 +177,16 @@ def summary(letter: Snapshot) -> LetterSummary:
 
 
 def opened(letter: Snapshot, delivery: Delivery) -> Letter:
-    data = (delivery.data or b"").decode("utf-8", "replace")
-    return Letter(**{**_shown(letter), "attributes": attributes_text(delivery), "data": data})
+    original = (delivery.data or b"").decode("utf-8", "replace")
+    correction = None if delivery.correction is None else delivery.correction.decode("utf-8", "replace")
+    fields = {
+        **_shown(letter),
+        "attributes": attributes_text(delivery),
+        "data": original if correction is None else correction,
+        "original": UNSET if correction is None else original,
+        "edits": msgspec.convert((letter.data or {}).get("edits", []), list[LetterEdit]),
+    }
+    return Letter(**fields)
 
 
 def _shown(letter: Snapshot) -> dict[str, Any]:
@@ -162,4 +197,5 @@ def _shown(letter: Snapshot) -> dict[str, Any]:
         "state": state_of(stored),
         **{name: stored.get(key, UNSET) for name, key in _STORED},
         "refusals": msgspec.convert(stored.get("refusals") or [], list[LetterRefusal]),
+        "edit_count": edit_count(stored),
     }

@@ -11,7 +11,7 @@ export function confirmReplay(n) {
   return ask({
     title: `Replay ${counted(n, "letter")}?`,
     texts: [
-      "Each message goes through the engine again as it was, with its own id and publish time.",
+      "Each message goes through the engine again, as it was or as it was corrected, with its own id and publish time.",
       "Newer state stays: a replay can never undo it, and never counts twice.",
       "The letters stay, with what became of them noted on each.",
     ],

@@ -106,6 +106,7 @@ function viewSection(message, view, held) {
   return html("section.view", { "data-key": view.view },
     html("div.head", html("h3", "View ", said(view.view)), chip(view.outcome)),
     html("p", sentenceOf(view.reason) || said(view.reason), code(view)),
+    view.corrected && html("p.note", "It was asked with the payload that was corrected in the dead letter."),
     // A view that does not want an event never says which document it would be about.
     view.doc && [
       html("p", html("a", { href: toDocument(view.doc) }, mono(view.doc, 120))),

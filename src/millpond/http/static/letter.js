@@ -1,8 +1,10 @@
-// One letter, opened: what arrived, why it was buried, and its payload as text.
+// One letter, opened: what arrived, why it was buried, and its payload as text, which can be corrected.
 
 import { getJson } from "./api.js";
-import { html } from "./dom.js";
+import { html, render } from "./dom.js";
 import { age, bytes, moment } from "./format.js";
+import { indented } from "./json_text.js";
+import { correctionOf, openEditor } from "./letter_edit.js";
 import { chip } from "./marks.js";
 import { sentenceOf } from "./reasons.js";
 import { STATES } from "./replay_state.js";
@@ -11,6 +13,7 @@ import { block, mono, said } from "./text.js";
 import { tree } from "./tree.js";
 
 const REPLACED = "\ufffd";
+const EDITED_CHARS_MAX = 500_000;
 
 export async function openLetter(place, id, { back, work, signal }) {
   place.setAttribute("aria-busy", "true");
@@ -44,8 +47,35 @@ function opened(letter, back, work) {
     html("h3", "Envelope"),
     html("dl.facts.rows", envelope(letter).map(([name, value]) => html("div", html("dt", name), html("dd", value)))),
     attributes(letter.attributes),
-    html("h3", "Payload ", html("span.note", bytes(letter.size ?? 0))),
-    payload(letter.data ?? ""));
+    payloadSection(letter));
+}
+
+/** The payload, and the editor in its place while it is being corrected. */
+function payloadSection(letter) {
+  const section = html("div.payload");
+  const show = (current) => {
+    section.replaceChildren();
+    const edit = html("button", { type: "button" }, "Edit the payload…");
+    edit.addEventListener("click", () => openEditor(section, current, (saved) => {
+      show(saved ?? current);
+      section.querySelector("button")?.focus();
+    }));
+    const size = bytes(new TextEncoder().encode(current.data).length);
+    render(section, html("div.head", html("h3", "Payload ", html("span.note", size)), mayEdit(current) ? edit : null),
+      !mayEdit(current) && html("p.note", whyNot(current)),
+      correctionOf(current), payload(current.data));
+  };
+  show(letter);
+  return section;
+}
+
+function mayEdit({ state, data }) {
+  return state !== "succeeded" && data.length <= EDITED_CHARS_MAX;
+}
+
+function whyNot({ state }) {
+  if (state === "succeeded") return "It was replayed successfully: publish a change as a new message.";
+  return "It is too long to be edited here: use millpond dlq edit.";
 }
 
 /** The views that refused it, each with its reason. */
@@ -82,10 +112,9 @@ function attributes(text) {
 /** As text: indented if it is JSON, with a warning if bytes were lost. */
 function payload(text) {
   if (text === "") return html("p.note", "It is empty.");
-  const found = parsed(text);
   return [
     text.includes(REPLACED) && html("p.note", "Bytes that are not UTF-8 are shown as ", REPLACED, "; the letter holds them as they were."),
-    block(found === undefined ? text : JSON.stringify(found, null, 2)),
+    block(indented(text)),
   ];
 }
 

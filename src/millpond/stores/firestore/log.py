@@ -104,7 +104,8 @@ def _document(entry: LogEntry, arrived_at: int, keep: int | None) -> dict[str, o
     body = zlib.compress(encode_body(entry), level=1)
     if len(body) > _BODY_BYTES_MAX:
         delivery = msgspec.structs.replace(entry.delivery, data=None, data_fault=_TOO_LARGE)
-        body = zlib.compress(encode_body(msgspec.structs.replace(entry, delivery=delivery)), level=1)
+        short = msgspec.structs.replace(entry, delivery=delivery, corrected={})
+        body = zlib.compress(encode_body(short), level=1)
     document: dict[str, object] = {
         "messageId": entry.delivery.message_id,
         "eventId": event_id_key(entry.event_id),
