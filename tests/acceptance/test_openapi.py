@@ -130,7 +130,7 @@ def test_answers_are_described_whole() -> None:
         assert schema["properties"].keys() - set(schema["required"]) == optional, struct
         assert schema["additionalProperties"] is False
     letter = schemas["LetterSummary"]
-    replayed = {"replayedAt", "replayOutcome", "replayReason"}
+    replayed = {"replayedAt", "replayOutcome", "replayReason", "replayedEdits"}
     assert letter["properties"].keys() - set(letter["required"]) == {"trace", *replayed}
 
 

@@ -103,7 +103,10 @@ class LettersApi:
         "letters",
         op.INVALID_QUERY,
         parameters=[*PAGE, *_FILTERS],
-        leads_to={name: {"id": "$response.body#/letters/0/id"} for name in ("letter", "replayLetter", "purge")},
+        leads_to={
+            name: {"id": "$response.body#/letters/0/id"}
+            for name in ("letter", "editLetter", "replayLetter", "purge")
+        },
     )
     async def _letters(self, request: Request) -> LetterPage:
         """The dead letters."""

@@ -53,7 +53,7 @@ class Letters {
     const { signal, element } = this.#page;
     const { groups, list, bar, open, work: workPlace, notices } = this.#parts;
     element.append(html("h1", "Dead letters"),
-      html("p.lead", "Messages that can never succeed, kept whole. Mend the cause, replay, then purge."),
+      html("p.lead", "Messages that can never succeed, kept whole. Mend the cause or correct the payload, replay, then purge."),
       notices, workPlace, groups, html("div.columns.letters", html("section.sheet.wide.letter-list", list, bar), open));
     list.addEventListener("click", (event) => event.target.matches("input[type=checkbox]") && this.#tick(event.target, event.shiftKey));
     document.addEventListener("keydown", (event) => this.#key(event), { signal });
