@@ -66,7 +66,8 @@ class Copy(NamedTuple):
         return sum(path.lstat().st_size for path in paths if not path.is_dir()) / 1e6
 
     def make(self, *arguments: str) -> Ran:
-        return run(["make", "--no-print-directory", *arguments], self.folder, self.environment)
+        command = ["make", "--no-print-directory", *arguments]
+        return run(command, self.folder, self.environment, timeout_s=START_MAX_S)
 
     def millpond(self, *arguments: str, **settings: str) -> Ran:
         command = [str(self.folder / ".venv" / "bin" / "millpond"), *arguments]
@@ -139,7 +140,7 @@ def test_make_demo_needs_nothing_more(copy: Copy) -> None:
     """It starts at once in the environment of `make run`, and its documents are right."""
     before = copy.packages
     with Process(["make", "demo"], copy.folder, {**copy.environment, "PORT": "0", "STORE": "memory"}) as demo:
-        demo.wait_for(lambda line: " delivered" in line and "0 documents different" in line)
+        demo.wait_for(lambda line: " delivered" in line and "0 documents different" in line, START_MAX_S)
         assert not any("Installing" in line for line in demo.output)
     assert copy.packages == before
 
