@@ -5,6 +5,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # The Functions Framework pins older versions of what we use, so what is tested with it has an environment of its own.
 FUNCTIONS := .venv-functions
 # The newest Python on the PATH that is new enough; PYTHON=… overrides.
@@ -14,22 +15,33 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: install ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
+run: $(VENV)/.embedded ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
 	@exec $(BIN)/millpond serve
 
-demo: install ## the same on a lively made-up feed, every document checked live (PORT, HOST, STORE)
+demo: $(VENV)/.embedded ## the same on a lively made-up feed, every document checked live (PORT, HOST, STORE)
 	@exec $(BIN)/millpond demo
 
-install: $(VENV)/.installed ## set up .venv with the millpond command (instant when nothing changed)
+install: $(VENV)/.installed ## set up .venv with everything (instant when nothing changed)
 
-$(VENV)/.installed: pyproject.toml requirements.lock
+# One environment, two stamps. `make run` installs what the embedded server needs and never removes anything. Without
+# bytecode: Python compiles what a command imports when it first does, and compiling all of it takes five seconds.
+$(VENV)/.embedded: pyproject.toml requirements.embedded.lock
 	@test -n "$(PYTHON)" || { echo "Millpond needs Python 3.11 or newer; found $$(python3 --version 2>&1). Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millpond needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
-	@echo "Installing into $(VENV) (about a minute the first time) ..."
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo "Installing what the embedded server needs into $(VENV) (about 15 seconds the first time) ..."
+	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --no-compile --require-hashes -r requirements.embedded.lock
+	@$(PIP_INSTALL) --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# `make install` adds the rest. If it did so before and a lock has changed since, the environment is made anew: a package
+# that the new lock no longer has would stay, and hide that it is missing.
+$(VENV)/.installed: $(VENV)/.embedded requirements.lock
+	@echo "Adding what developers and Google Cloud need to $(VENV) (about a minute the first time) ..."
+	@test ! -e $@ || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.embedded $@
 
 # What an editable install would leave there is one line, and needs a build backend that this lock has not.
 $(FUNCTIONS)/.installed: requirements.functions.lock | $(VENV)/.installed
@@ -67,12 +79,14 @@ format: install ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# All of it for developers, what a server needs, and what builds the wheel: the same versions in each.
+# All of it for developers, what a server needs on Google Cloud, as a function and with the embedded store, and what
+# builds the wheel: the same versions in each. An editable install needs the build backend too.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock: ## resolve the dependencies anew (needs uv)
 	$(LOCK) --extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra gcp --extra charts --constraint requirements.lock --output-file requirements.run.lock pyproject.toml
 	$(LOCK) --extra gcp --extra charts --extra functions --constraint requirements.lock --output-file requirements.functions.lock pyproject.toml
+	printf 'hatchling\neditables\n' | $(LOCK) --constraint requirements.lock --output-file requirements.embedded.lock pyproject.toml -
 	echo hatchling | $(LOCK) --constraint requirements.lock --output-file requirements.build.lock -
 
 bench: install ## measure the durable path against an empty handler and write docs/benchmarks.md (needs wrk)

@@ -40,6 +40,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests measured (`record_property("measured", …)`), and what could not run here."""
+    for report in (report for word in ("passed", "failed") for report in terminalreporter.stats.get(word, [])):
+        for name, text in report.user_properties:
+            if name == "measured":
+                terminalreporter.write_line(f"measured: {text}")
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if MISSING in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"skipped {len(skipped)} {HOW_TO_GET}")

@@ -19,6 +19,7 @@ locals {
       SYSTEM_EVENTS_TOPIC = var.system_events_topic
       DEFAULT_REGION      = var.region
       FIRESTORE_DATABASE  = var.firestore_database
+      BUILT_IN_VIEWS      = var.built_in_views
       # Poison is kept at once and never retried; the DLQs are for what 20 deliveries could not settle.
       POISON_POLICY = "park"
       # So that producers need not name the topic in every message.
@@ -26,6 +27,8 @@ locals {
         for name, s in var.subscriptions : name => { kind = coalesce(s.kind, s.topic), topic = s.topic }
       })
     },
+    # Without any, what the image itself says holds.
+    length(var.views) == 0 ? {} : { VIEWS = join(",", var.views) },
     var.collection_prefix == "" ? {} : { FIRESTORE_COLLECTION_PREFIX = var.collection_prefix },
     var.letters == "store" ? {} : { DLQ_TOPIC = "{subscription}.dlq" },
   )

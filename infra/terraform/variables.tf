@@ -76,6 +76,23 @@ variable "system_events_topic" {
   default     = "system.events"
 }
 
+variable "views" {
+  description = "VIEWS: modules in the image with views of your own. docs/deploy.md, Deploy your view."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for module in var.views : can(regex("^[A-Za-z_][A-Za-z0-9_.]*$", module))])
+    error_message = "Name modules as Python imports them, such as shop, without .py."
+  }
+}
+
+variable "built_in_views" {
+  description = "BUILT_IN_VIEWS: all, none, or names separated by commas. Views that are not loaded must have no subscription."
+  type        = string
+  default     = "all"
+}
+
 variable "subscriptions" {
   description = "Subscription to its topic, delivery (push or pull) and kind: the topic its views know, where the Pub/Sub topic has another name."
   type = map(object({

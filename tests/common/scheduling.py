@@ -30,6 +30,7 @@ _PLACES = {
 _NAMED = ("[firestore", "-firestore", "on_firestore", "test_firestore")
 _LONGEST_FIRST = (
     *(PUBSUB, FIRESTORE, "tests/acceptance/test_bad_input.py", "tests/acceptance/test_lifecycle.py"),
+    *("tests/install/test_make_run.py", "tests/install/test_new.py"),
     *("tests/cli/test_flow.py", "tests/core/test_properties_plan.py", "tests/cli/test_letters.py"),
     *("tests/browser/test_hostile.py", "tests/cli/test_verify.py", "tests/cli/test_demo.py"),
     *("tests/cli/test_ingest.py", "tests/acceptance/test_access.py", "tests/flow/test_crashes.py"),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import httpx
 
-from tests.common.process import MILLPOND, Process
+from tests.common.process import MILLPOND, START_S, Process
 from tests.common.push import JSON, PUBLISHED, push_body
 
 ANSWER_S = 10.0
@@ -46,6 +46,8 @@ class Answer(NamedTuple):
 class Server(Process):
     """One server on a free port."""
 
+    start_s = START_S
+
     def __init__(
         self,
         folder: Path,
@@ -61,7 +63,7 @@ class Server(Process):
         super().__init__(command, folder, own, output)
 
     def wait_until_ready(self) -> None:
-        found = _BANNER.match(self.wait_for(_BANNER.match))
+        found = _BANNER.match(self.wait_for(_BANNER.match, self.start_s))
         assert found is not None
         self.url, self.port = found[1], int(found[2])
         self.http = httpx.Client(base_url=self.url, timeout=ANSWER_S, trust_env=False)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from millpond.core.collections import EVENT_LOG, LETTER_PARTS, LETTERS
+from millpond.scaffold import Project
 from millpond.settings import table as settings_table
 from tests.common.pond import Pond, at, delivery
 from tests.docs.hcl import HCL, MODULE, ROOT, TERRAFORM, blocks, lists_of, names, resources, text_of
 
 DOCKERFILE = text_of(ROOT / "Dockerfile")
+DEPLOY = text_of(ROOT / "docs" / "deploy.md")
 COMPOSE = text_of(ROOT / "compose.yaml")
 ENVIRONMENTS = sorted(TERRAFORM.glob("environments/*.tfvars"))
 # Python's, the shell's, the client libraries', and a script's own.
@@ -74,7 +76,8 @@ def test_the_locks_agree() -> None:
     assert {"google-cloud-firestore", "google-cloud-pubsub", "google-events", "matplotlib", "uvicorn"} <= {
         pin.partition("==")[0] for pin in pins("requirements.run.lock")
     }
-    assert pins("requirements.run.lock") | pins("requirements.build.lock") <= pins("requirements.lock")
+    smaller = ("requirements.run.lock", "requirements.build.lock", "requirements.embedded.lock")
+    assert set().union(*map(pins, smaller)) <= pins("requirements.lock")
     for lock in ROOT.glob("requirements*.lock"):
         assert "://" not in lock.read_text(encoding="utf-8")
 
@@ -103,6 +106,30 @@ def test_an_environment_says_what_differs(path: Path) -> None:
     needed = {name for name, body in declared.items() if "\n  default " not in body} - GIVEN_BY_HAND
     assert needed <= given <= set(declared)
     assert re.search(rf'^environment += "{path.stem}"$', text, re.MULTILINE)
+
+
+def test_views_of_your_own_reach_every_process() -> None:
+    """Push service, pull workers and flow-run worker load the same views: a route to another refuses to start."""
+    (common,) = re.findall(r"^  env = merge\(\n(.*?)^  \)$", HCL, re.MULTILINE | re.DOTALL)
+    assert 'length(var.views) == 0 ? {} : { VIEWS = join(",", var.views) },' in common
+    assert re.search(r"^ +BUILT_IN_VIEWS += var\.built_in_views$", common, re.MULTILINE)
+    assert re.search(r"^  push_env = merge\(\n    local\.env,$", HCL, re.MULTILINE)
+    assert re.search(r"^  pull_env = local\.env$", HCL, re.MULTILINE)
+    assert re.search(r"^  steps_env = merge\(\n    local\.env,$", HCL, re.MULTILINE)
+    assert re.search(r"default += \[\]\n", blocks("variable")["views"])
+    assert re.search(r'default += "all"\n', blocks("variable")["built_in_views"])
+
+
+def test_the_page_says_how_to_deploy_what_millpond_new_makes() -> None:
+    """Its Dockerfile is shown as it is made, its topic is the one that is published to, and its variables exist."""
+    files = Project("shop").files()
+    (shown,) = re.findall(r"millpond new shop -->\n```dockerfile\n(.*?)```", DEPLOY, re.DOTALL)
+    assert shown == files["Dockerfile"]
+    (given,) = re.findall(r"^cat >> infra/terraform/\S+ <<'END'\n\n(.*?)^END$", DEPLOY, re.MULTILINE | re.DOTALL)
+    assert f"```hcl\n{given}```" in files["README.md"]
+    assert names(r"^(\w+) +=", given) == {"views", "built_in_views", "subscriptions"} <= set(blocks("variable"))
+    assert "gcloud pubsub topics publish shop-events" in DEPLOY
+    assert 'topics = ("shop-events",)' in files["shop.py"]
 
 
 def test_every_environment_has_its_file() -> None:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "demo": CommandEntry(
         "demo", "demo", "Run the service on a made-up feed, and check every document while it runs."
     ),
+    "new": CommandEntry("new", "new", "Make a folder with a view, sample events, a test and a Dockerfile."),
     "publish": CommandEntry("publish", "publish", "Send one message to the running server."),
     "get": CommandEntry("documents", "get", "Show one document."),
     "ls": CommandEntry("documents", "ls", "List the collections, or the documents of one."),
@@ -57,6 +58,7 @@ EPILOG = "\n".join(
         "\b",
         "Start here:",
         "  millpond serve                     and paste the curl command it prints",
+        "  millpond new NAME                  a view of your own, with a test",
         "  millpond ls                        what is in the store",
         "  millpond why MESSAGE_ID            what became of a message",
         "",

@@ -64,9 +64,13 @@ class UsageError(MillpondError):
     """A call of `Pond` that cannot work: it does not run, or an argument is wrong. Nothing was stored."""
 
 
+# The embedded server runs without Google's libraries: neither the plain package nor `make run` installs them.
+INSTALL_GCP = "pip install 'millpond[gcp]', or in a checkout make install"
+
+
 def missing_extra(name: str, value: object, error: ModuleNotFoundError) -> SettingsError:
     """A setting needs Google's libraries, and they are not installed."""
-    return SettingsError(name, value, f"needs pip install 'millpond[gcp]' ({error})")
+    return SettingsError(name, value, f"needs {INSTALL_GCP} ({error})")
 
 
 class Poison(MillpondError):

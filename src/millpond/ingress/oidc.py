@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from millpond.core.errors import PushForbidden, PushRefused, SettingsError
+from millpond.core.errors import INSTALL_GCP, PushForbidden, PushRefused, SettingsError
 from millpond.ingress.certificates import Keys, fetch_certificates
 from millpond.settings import Settings
 from millpond.telemetry.log import Log
@@ -137,7 +137,7 @@ def build_guard(settings: Settings, log: Log) -> PushGuard | None:
     try:
         import google.auth.crypt  # noqa: F401, PLC0415 - in an extra, and slow to import
     except ImportError:
-        needs = "needs Google's libraries to check tokens: pip install 'millpond[gcp]'"
+        needs = f"needs Google's libraries to check tokens: {INSTALL_GCP}"
         raise SettingsError("PUSH_AUDIENCE", settings.push_audience, needs) from None
     url = settings.push_certs_url
     tls = None if urlsplit(url).scheme == "http" else ssl.create_default_context()
