@@ -188,6 +188,28 @@ def test_a_page_of_another_site_changes_nothing(server: Server) -> None:
     assert (line["http_status"], line["severity"], line["reason"]) == (403, "WARNING", "foreign_origin")
 
 
+def test_a_proxy_of_the_reader_may_change_things_with_the_token(start: Start) -> None:
+    """The page is then at localhost and `Host` is the server's own name; the token shows that the page is ours."""
+    server = start(ADMIN_TOKEN=TOKEN)
+    proxied = {"host": "millpond-abc.run.app", "authorization": f"Bearer {TOKEN}"}
+    replay = ("POST", "/api/letters/x/replay")
+    for origin in ("http://127.0.0.1:8081", "http://localhost:8081", "http://[::1]:8081"):
+        assert call(server, *replay, origin=origin, **proxied) == (404, "not_found"), origin
+    for origin in (
+        "https://evil.example",
+        "null",
+        "http://localhost.evil.example",
+        "http://127.0.0.1.evil.example",
+    ):
+        assert call(server, *replay, origin=origin, **proxied) == (403, "foreign_origin"), origin
+    unknown = {**proxied, "authorization": "Bearer guessed"}
+    assert call(server, *replay, origin="http://127.0.0.1:8081", **unknown) == (401, "unauthorized")
+    pushed = server.push(
+        push_body({"service": "x", "timestamp": 1}), {**proxied, "origin": "http://127.0.0.1:8081"}
+    )
+    assert pushed.status == 403
+
+
 # What a browser sends to another site without asking it first, and what no browser sends.
 NOT_JSON = (
     *(None, "", "text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded"),
