@@ -1,7 +1,7 @@
 # Everything a newcomer needs. `make help` lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run demo install test proof prove mutants check format lock bench bench-cloud clean
+.PHONY: help run demo install test proof prove mutants check format docs lock bench bench-cloud clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -79,11 +79,15 @@ format: install ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Without the theme's note about a later version of mkdocs, which is no fault of the pages.
+docs: install ## build the documentation into site/, every link checked; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # All of it for developers, what a server needs on Google Cloud, as a function and with the embedded store, and what
 # builds the wheel: the same versions in each. An editable install needs the build backend too.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 lock: ## resolve the dependencies anew (needs uv)
-	$(LOCK) --extra gcp --extra charts --extra dev --output-file requirements.lock pyproject.toml
+	$(LOCK) --extra gcp --extra charts --extra docs --extra dev --output-file requirements.lock pyproject.toml
 	$(LOCK) --extra gcp --extra charts --constraint requirements.lock --output-file requirements.run.lock pyproject.toml
 	$(LOCK) --extra gcp --extra charts --extra functions --constraint requirements.lock --output-file requirements.functions.lock pyproject.toml
 	printf 'hatchling\neditables\n' | $(LOCK) --constraint requirements.lock --output-file requirements.embedded.lock pyproject.toml -
@@ -96,4 +100,4 @@ bench-cloud: install ## measure Millpond on the Firestore emulator against a tex
 	$(BIN)/python benchmarks/cloud.py
 
 clean: ## remove what was installed and built (never var/, which holds data)
-	rm -rf $(VENV) $(FUNCTIONS) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(FUNCTIONS) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -35,7 +35,7 @@ def test_counters_and_charts_move(server: Server, platform: Platform, look: Open
     dashboard = look(server.url).go()
     page = dashboard.page
     dashboard.stay()
-    expect(page.locator("main h1")).to_have_text("The pond is level")
+    expect(page.locator("main h1")).to_have_text("No alert is firing")
     tick = platform.tick()
     send(server, *(platform.tick() for _ in range(40)), tick, tick)
     row = page.locator(".legend tr", has_text=re.compile("^applied"))
@@ -52,7 +52,7 @@ def test_the_verdict_follows_the_store(start: Start, look: Open) -> None:
     """A disk that is full is critical within seconds, although every read succeeds; with room again all is well."""
     server = start(FIRESTORE_RETRY_MAX_ATTEMPTS="1")
     page = look(server.url).go().page
-    expect(page.locator("main h1")).to_have_text("The pond is level")
+    expect(page.locator("main h1")).to_have_text("No alert is firing")
     _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1_000, hard))
     assert server.send(service("full", "ok"), message_id="full", published=ago(0)).status == 503
@@ -64,7 +64,7 @@ def test_the_verdict_follows_the_store(start: Start, look: Open) -> None:
     expect(page).to_have_title("critical · Millpond")
     expect(page.locator("#announcer")).to_have_text(failing)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    expect(page.locator("main h1")).to_have_text("The pond is level", timeout=15_000)
+    expect(page.locator("main h1")).to_have_text("No alert is firing", timeout=15_000)
 
 
 def test_the_table_beside_a_chart_says_the_same(server: Server, platform: Platform, look: Open) -> None:

@@ -24,7 +24,7 @@ def test_a_server_that_is_killed_and_comes_back(start: Start, look: Open, tmp_pa
     assert "disconnected" in page.title()
     again = start(tmp_path, PORT=str(server.port))
     expect(page.locator("#stream")).to_contain_text("live")
-    expect(page.locator("main h1")).to_have_text("The pond is level")
+    expect(page.locator("main h1")).to_have_text("No alert is firing")
     page.get_by_role("link", name="Read models").click()
     again.send(service("back"), message_id="back-1", published=ago(0))
     expect(page.locator(".card", has_text="back")).to_be_visible()

@@ -16,6 +16,7 @@ _FENCE = re.compile(r"^ *(```|~~~)")
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _CODE = re.compile(r"`[^`]*`")
 _HEADING = re.compile(r"#{1,6} +(.*?)[ #]*$")
+_NAMED = re.compile(r'<a id="([^"]+)"></a>')
 
 
 def prose(text: str) -> Iterator[str]:
@@ -43,6 +44,7 @@ def anchors(page: Path) -> frozenset[str]:
             name = slug(heading[1])
             number = sum(1 for other in found if re.fullmatch(re.escape(name) + r"(-\d+)?", other))
             found.add(f"{name}-{number}" if number else name)
+        found.update(_NAMED.findall(line))
     return frozenset(found)
 
 
@@ -66,7 +68,7 @@ def broken_links(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(page: Path) -> None:
-    """Each names a file that exists and, after #, a heading of that page."""
+    """Each names a file that exists and, after #, a heading or a named place of that page."""
     assert broken_links(page) == []
 
 

@@ -101,7 +101,7 @@ def list_letters(wanted: LetterFilter, limit: int, after: str | None, *, as_json
 @json_option
 @click.pass_context
 def show(ctx: click.Context, letter_id: str, *, as_json: bool) -> None:
-    """Show one letter: its envelope, why it was buried, and the payload.
+    """Show one dead letter: its envelope, why it was set aside, and the payload.
 
     Characters that are not printable are shown as escapes. Exits with 1 if there is no such letter.
     """

@@ -30,8 +30,9 @@ Holdings = dict[str, dict[str, list[str]]]
 def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
     """Show what became of a message or event, and which message won.
 
-    ID is a message id or an event id. For each view: the outcome, the stamp of the message, the stamp that the
-    document has now, and the message it belongs to. Exits with 1 if the store has no record of the ID.
+    ID is a message id or an event id. For each view: the outcome, the message's stamp (its place in the order),
+    the stamp that the document has now, and the message it belongs to. Exits with 1 if the store has no record of
+    the ID.
     """
     settings = load_settings()
     story, holdings = asyncio.run(_ask(settings, any_id))

@@ -183,7 +183,7 @@ def description(routes: Sequence[Route], asked_for: frozenset[Access] = frozense
     info = {
         "title": "Millpond",
         "version": __version__,
-        "summary": "Streams arrive twice, late and out of order; the pond is always level.",
+        "summary": "Keeps documents that are right, from events that arrive twice, late and out of order.",
         "description": _DESCRIPTION,
         "license": {"name": "MIT", "identifier": "MIT"},
     }

@@ -38,6 +38,8 @@ starts, with the setting's name, the value and what is allowed:
 
 `millpond config` shows what is in force and where each value came from.{masked}
 
+Words such as *view*, *receipt* and *letter* are in the [glossary](glossary.md).
+
 This page is generated from [settings/table.py](../src/millpond/settings/table.py). Do not edit it; run
 `.venv/bin/python -m millpond.settings.docs > docs/settings.md`.
 

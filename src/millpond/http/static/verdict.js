@@ -23,7 +23,7 @@ export function verdictOf({ state, hello, alerts, error }) {
     const text = "The server is shutting down and takes no more messages";
     return { level: "critical", word: "shutting down", text, more: firing.map(sentence).join(" ") };
   }
-  if (!firing.length) return { level: "ok", word: "ok", text: "The pond is level", more: unseenNote(alerts) };
+  if (!firing.length) return { level: "ok", word: "ok", text: "No alert is firing", more: unseenNote(alerts) };
   const [first, ...others] = firing;
   const more = [...others.map(sentence), `What to do: ${first.runbook}`].join(" ");
   return { level: first.state, word: first.state, text: headline(first, others.length), more, since: first.since };
