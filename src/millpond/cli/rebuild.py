@@ -53,7 +53,7 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(state)
     elif swapped:
-        print_line(f"Rebuilt {view}; documents written: {state['written']}.")
+        print_line(f"Rebuilt {view} through {state['through']}; documents written: {state['written']}.")
     ctx.exit(exit_codes.OK if swapped else exit_codes.NEGATIVE)
 
 
@@ -71,6 +71,7 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
             # If nothing differs, the swap only records that the view's current rules hold for the whole log.
             if not different or yes or _approved(different):
                 state = runner.run(rebuild.swap())
+            state = {**state, "through": backend.name}
         finally:
             runner.run(held.aclose())
     return state
