@@ -44,7 +44,8 @@ def test_submit_answers_in_json(either: Shell) -> None:
     run = {"steps": {"a": ready("ELSEWHERE"), "b": ready("ABROAD"), "c": ready()}}
     name = either.write("run.json", run)
     answer = either.ok("flow", "submit", name, "--run-id", "é 7", "--json")
-    assert answer.json == {"runId": "é 7", "created": True, "notOurs": ["ABROAD", "ELSEWHERE"]}
+    told = {name: value for name, value in answer.json.items() if name != "through"}
+    assert told == {"runId": "é 7", "created": True, "notOurs": ["ABROAD", "ELSEWHERE"]}
     assert "No worker here does ABROAD, ELSEWHERE" in either.ok("flow", "submit", name).err
     assert len(stored(either)) == 2
 

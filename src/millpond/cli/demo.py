@@ -24,7 +24,7 @@ STORE = "sqlite:var/demo.db"
 @click.command(epilog=example("millpond demo", "millpond demo --port 9000 --store memory --rate 200"))
 @setting_option("--host", "HOST", "HOST", "Address to listen on (instead of $HOST).")
 @setting_option("--port", "PORT", "PORT", "Port to listen on; 0 takes a free one (instead of $PORT).")
-@setting_option("--store", "STORE", "STORE", f"As for `millpond serve` (instead of $STORE).  [default: {STORE}]")
+@setting_option("--store", "STORE", "STORE", f"sqlite:PATH, firestore, or memory (instead of $STORE or {STORE}).")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the made-up feed.")
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=40.0, show_default=True, help="Events a second.")
 @click.option("--log", "log_file", type=click.Path(dir_okay=False), help="File for the service's log lines.")

@@ -97,7 +97,7 @@ class Show:
 
 
 def commands_to_try(url: str) -> list[str]:
-    """Lines with commands that can be pasted into another shell. They name the server: its store is the demo's own."""
+    """Lines with commands to paste into another shell. They name the server: its store is the demo's own."""
     command = own_command()
     tick = """--topic market-ticks --data '{"symbol": "SPY", "price": 512.3}'"""
     return [

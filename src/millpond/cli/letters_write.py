@@ -132,7 +132,9 @@ def purge(
     if as_json:
         print_json({"through": through, "purged": purged, "missing": missing})
     else:
-        print_line(f"Purged {len(purged)} of {_letters(len(chosen))}{f' through {through}' if through else ''}.")
+        print_line(f"Purged {len(purged)} of {_letters(len(chosen))}.")
+        if through is not None:
+            print_note(f"Through {through}.")
         for letter_id in missing:
             print_note(
                 f"There was no letter {letter_id}." if state is None else f"{letter_id} is not {state} any more."

@@ -19,10 +19,10 @@ from millpond.core.collections import LETTERS
 from millpond.core.errors import Unreachable
 from millpond.core.model import Ref
 from millpond.core.ports import StoreWithCatalog
-from millpond.dead_letters import store as in_store
 from millpond.dead_letters.filter import LetterFilter
+from millpond.dead_letters.store import StoredLetters, matching_letters
 from millpond.http.api.documents import Collection, Collections, Document, DocumentPage, as_document, split_page
-from millpond.http.api.letter_answers import Letter, LetterPage
+from millpond.http.api.letter_answers import LetterPage, LetterRefusal, opened, summary
 from millpond.http_client import Address, Client
 from millpond.reprocess.why import Why, explain
 from millpond.settings import Settings
@@ -96,20 +96,34 @@ class StoreReader:
 
     async def letters(self, wanted: LetterFilter, limit: int, after: str | None) -> Answer:
         found = []
-        async for snapshot in in_store.matching_letters(self._store, wanted, after):
+        async for snapshot in matching_letters(self._store, wanted, after):
             found.append(snapshot)
             if len(found) > limit:
                 break
         page, following = split_page(found, limit)
-        return {"letters": [in_store.summary(snapshot) for snapshot in page], "next": following}
+        answer: Answer = msgspec.to_builtins(LetterPage([summary(snapshot) for snapshot in page], following))
+        return answer
 
     async def letter(self, letter_id: str) -> Answer | None:
-        letters = in_store.StoredLetters(self._store, keep=0, wall_clock=lambda: 0)
-        opened = await letters.open_letter(Ref(LETTERS, letter_id))
-        if opened is None:
-            return None
-        snapshot, delivery = opened
-        return {**in_store.summary(snapshot), "data": (delivery.data or b"").decode("utf-8", "replace")}
+        letters = StoredLetters(self._store, keep=0, wall_clock=lambda: 0)
+        found = await letters.open_letter(Ref(LETTERS, letter_id))
+        answer: Answer | None = None if found is None else msgspec.to_builtins(opened(*found))
+        return answer
+
+
+class _Letters(msgspec.Struct):
+    """A page of letters. A letter that an earlier build stored has fewer fields, so none is required."""
+
+    letters: list[Answer]
+    next: str | None
+
+
+class _OpenedLetter(msgspec.Struct):
+    """What a command takes apart of a letter that it shows."""
+
+    data: str
+    refusals: list[LetterRefusal] = []
+    trace: str = ""
 
 
 class ServerReader:
@@ -139,15 +153,13 @@ class ServerReader:
         (state,) = wanted.states if len(wanted.states) == 1 else (None,)
         filters = {"reason": wanted.reason, "view": wanted.view, "topic": wanted.topic, "state": state}
         query = _query(limit=str(limit), after=after, **filters)
-        answer: Answer = msgspec.to_builtins(_there(await self._ask(f"/letters{query}", LetterPage)))
-        return answer
+        return msgspec.structs.asdict(_there(await self._ask(f"/letters{query}", _Letters)))
 
     async def letter(self, letter_id: str) -> Answer | None:
-        answer: Answer | None = msgspec.to_builtins(await self._ask(f"/letters/{_quoted(letter_id)}", Letter))
-        return answer
+        return await self._ask(f"/letters/{_quoted(letter_id)}", Answer, check=_OpenedLetter)
 
-    async def _ask(self, path: str, kind: type[T]) -> T | None:
-        """The answer; None if the server says that there is no such thing."""
+    async def _ask(self, path: str, kind: type[T], check: type | None = None) -> T | None:
+        """The answer, which must also decode as `check`; None if the server says that there is no such thing."""
         base = self._client.address.base
         reply = await self._client.request("GET", self._prefix + path, headers=admin_headers(self._settings))
         if reply.status == 401:
@@ -157,6 +169,7 @@ class ServerReader:
         if reply.status != 200:
             raise Unreachable(f"{base} answered {reply.status}: {reply.answer.get('error')}")
         try:
+            msgspec.json.decode(reply.body, type=check or kind)
             return msgspec.json.decode(reply.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise Unreachable(f"{base} did not answer as Millpond does: check --url") from None
