@@ -34,7 +34,7 @@ def demo(ctx: click.Context, seed: int, rate: float, log_file: str | None) -> No
 
     The feed has services, pipelines, ticks, bars, signals and flow runs, with duplicates, republished, reordered,
     late, stale and poison messages, pushed over HTTP. A line in the terminal shows how many documents differ from
-    the fold of everything that arrived. Ctrl-C ends it; `millpond verify` with the same --store repeats the check.
+    what all messages together lead to. Ctrl-C ends it; `millpond verify` with the same --store repeats the check.
 
     The documents are kept in a store of the demo's own, var/demo.db, unless --store or $STORE names another. It
     prints commands to try.

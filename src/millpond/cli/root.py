@@ -39,7 +39,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "flow": CommandEntry("flow", "flow", "Submit, show and sweep flow runs."),
     "ingest": CommandEntry("ingest", "ingest", "Feed a file of messages, one JSON object a line."),
     "load": CommandEntry("load", "load", "Put a server under load and measure its answers."),
-    "verify": CommandEntry("verify", "verify", "Fold the event log again and compare every document with it."),
+    "verify": CommandEntry("verify", "verify", "Compute every document again from the event log, and compare."),
     "rebuild": CommandEntry("rebuild", "rebuild", "Rebuild one view's documents from the event log."),
     "backup": CommandEntry("backup", "backup", "Copy the embedded store into a file, also while it serves."),
     "move-ids": CommandEntry(

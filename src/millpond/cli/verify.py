@@ -56,7 +56,7 @@ _FIGURES = (
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, *, as_json: bool) -> None:
-    """Fold the event log again and compare every document with it.
+    """Compute every document again from the event log, and compare.
 
     Reads beside a running server and changes nothing. Documents that were decided by events the log does not hold
     are not checkable, and counted as such. Exits with 1 if a document differs, with 2 if there is no event log.

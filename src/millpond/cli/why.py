@@ -37,7 +37,8 @@ def why(ctx: click.Context, any_id: str, url: Address | None, *, as_json: bool) 
     """Show what became of a message or event, and which message won.
 
     ID is a message id or an event id. For each view: the outcome, the stamp of the message, the stamp that the
-    document has now, and the message it belongs to. With --url it asks that server instead of reading the store.
+    document has now, and the message it belongs to. A stamp is event time, sequence, publish time and message id;
+    the greatest wins. With --url it asks that server instead of reading the store.
     Exits with 1 if there is no record of the ID.
     """
     settings = load_settings()
