@@ -131,5 +131,6 @@ def test_sweep_where_there_is_nothing(either: Shell) -> None:
     """It says so, in either form."""
     report = either.ok("flow", "sweep", "--json").json
     assert {"BREAK", "GREET", "SLOW"} <= set(report.pop("types"))
+    assert report.pop("through").startswith(("http://127.0.0.1:", "sqlite:"))
     assert report == {"runs": 0, "reclaimed": 0, "failed": 0, "announced": 0, "left": 0}
     assert "Looked at 0 runs for " in either.ok("flow", "sweep").out

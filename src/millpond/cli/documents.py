@@ -13,7 +13,7 @@ from millpond.cli import exit_codes
 from millpond.cli.escape import clean
 from millpond.cli.options import example, json_option, load_settings, read_url_option, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
-from millpond.cli.reading import Reader, open_reader
+from millpond.cli.reading import DocumentReader, open_reader
 from millpond.core.model import Document, Ref
 from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, Collections, DocumentPage
 from millpond.http_client import Address
@@ -112,7 +112,7 @@ def _show_page(page: DocumentPage, command: str) -> None:
         print_note(f"There are more: {command} --after {shlex.quote(page.next)}")
 
 
-async def _refuse_nothing(ctx: click.Context, reader: Reader, ref: Ref, *, as_json: bool) -> None:
+async def _refuse_nothing(ctx: click.Context, reader: DocumentReader, ref: Ref, *, as_json: bool) -> None:
     text = f"there is no document {ref.path}"
     if not as_json:
         listing = f"millpond ls {shlex.quote(ref.collection)}{reader.options}"

@@ -1,7 +1,7 @@
 """Reads for `get`, `ls`, `why`, `dlq list` and `dlq show`: from the store, or with --url from a server's API.
 
-Commands are written once, against `Reader`, and get one from `open_reader`. Both kinds return the answers of the
-HTTP API, so that output and exit codes are the same. Never writes.
+Commands are written once, against `DocumentReader`, and get one from `open_reader`. Both kinds return the answers of
+the HTTP API, so that output and exit codes are the same. Never writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Answer = dict[str, Any]
 
 
-class Reader(Protocol):
+class DocumentReader(Protocol):
     # The options that make another command ask about the same documents, with a space before them.
     options: str
 
@@ -55,7 +55,7 @@ class Reader(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def open_reader(settings: Settings, url: Address | None) -> AsyncIterator[Reader]:
+async def open_reader(settings: Settings, url: Address | None) -> AsyncIterator[DocumentReader]:
     """The server at `url`; the store if there is none."""
     if url is not None:
         client = Client(url, timeout_s=_TIMEOUT_S)
