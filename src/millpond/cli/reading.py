@@ -1,7 +1,7 @@
 """Reads for `get`, `ls`, `why`, `dlq list` and `dlq show`: from the store, or with --url from a server's API.
 
-Commands are written once, against `DocumentReader`, and get one from `open_reader`. Both kinds return the answers of
-the HTTP API, so that output and exit codes are the same. Never writes.
+Commands are written once, against `DocumentReader`, and get one from `open_reader`. Both kinds return the answers
+of the HTTP API, so that output and exit codes are the same. Never writes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(state)
     elif swapped:
-        print_line(f"Rebuilt {view} through {state['through']}; documents written: {state['written']}.")
+        print_line(f"Rebuilt {view}; documents written: {state['written']}.")
+        print_note(f"Through {state['through']}.")
     ctx.exit(exit_codes.OK if swapped else exit_codes.NEGATIVE)
 
 
