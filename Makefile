@@ -18,7 +18,7 @@ help: ## list the targets
 run: $(VENV)/.embedded ## serve on 127.0.0.1:8080 with the embedded store in var/millpond.db (PORT, HOST, STORE)
 	@exec $(BIN)/millpond serve
 
-demo: $(VENV)/.embedded ## the same on a lively made-up feed, every document checked live (PORT, HOST, STORE)
+demo: $(VENV)/.embedded ## the same on a lively made-up feed in var/demo.db, every document checked live (PORT, HOST, STORE)
 	@exec $(BIN)/millpond demo
 
 install: $(VENV)/.installed ## set up .venv with everything (instant when nothing changed)

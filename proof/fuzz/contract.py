@@ -136,8 +136,8 @@ def _contradictions(status: int, body: Mapping[str, Any]) -> Iterator[str]:
     if outcome is not None:
         if (outcome == "retry") != (status in RETRIED):
             yield "outcome and status do not agree"
-        if ("error" in body) != (status != ACCEPTED):
-            yield "an error although it was accepted, or none although it was not"
+        if ("error" in body) != (status != ACCEPTED or outcome == "poison"):
+            yield "an error although the message was taken, or none although it was not"
     views = body.get("views", [])
     if views and outcome not in {view["outcome"] for view in views}:
         yield "the views do not say what the answer says"

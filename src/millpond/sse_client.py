@@ -44,6 +44,7 @@ class StreamRefused(Unreachable):
 
     def __init__(self, base: str, reply: Reply) -> None:
         super().__init__(f"{base} answered {reply.status}: {reply.answer.get('error')}")
+        self.base = base
         self.status = reply.status
 
 

@@ -131,7 +131,7 @@ def test_views_lists_built_in_and_own_views(shell: Shell) -> None:
         (["serve"], {"POISON_POLICY": "maybe"}, 2, "POISON_POLICY=maybe"),
         (["serve", "--port", "70000"], {}, 2, "PORT=70000"),
         (["views", "--views", "no_such_module"], {}, 2, "VIEWS=no_such_module"),
-        (["ls"], {"STORE": "memory"}, 2, "STORE=memory"),
+        (["ls"], {"STORE": "memory"}, 2, "name that server with --url"),
         (["ls"], {}, 3, "there is no store at"),
         (["dlq", "replay", "--all"], {}, 3, "there is no store at"),
         (["dlq", "replay"], {"STORE": "sqlite:/dev/null"}, 2, "--all"),
@@ -141,7 +141,16 @@ def test_views_lists_built_in_and_own_views(shell: Shell) -> None:
         (["dlq", "replay", "--limit", "5", "--all"], {}, 2, "--limit goes with --subscription"),
         (["dlq", "purge", "--all", "--yes", "--state", "replayed"], {}, 2, "never"),
         (["dlq", "purge", "--all", "--yes", "--state", "failed", "--replayed"], {}, 2, "--state succeeded"),
-        (["publish", "--topic", "t", "--data", "{}"], {"PORT": "9"}, 3, "cannot reach http://127.0.0.1:9"),
+        (["pubish"], {}, 2, "No such command 'pubish': did you mean \"publish\"?"),
+        (["dlq", "lst"], {}, 2, "No such command 'lst': did you mean \"list\"? (see millpond dlq --help)"),
+        (["flow", "sweeep"], {}, 2, 'did you mean "sweep"?'),
+        (["publish", "--topic", "t", "--data", "{}"], {}, 3, "no server holds sqlite:"),
+        (["publish", "--topic", "t", "--data", "{}"], {"STORE": "memory"}, 2, "--url http://127.0.0.1:8080"),
+        (["tail"], {}, 3, "no server holds sqlite:"),
+        (["tail"], {"STORE": "memory", "PORT": "0"}, 2, "STORE=memory does not say which server"),
+        (["load"], {}, 3, "no server holds sqlite:"),
+        (["get", "a/b", "--url", "http://127.0.0.1:9"], {}, 3, "cannot reach http://127.0.0.1:9"),
+        (["ls", "--url", "nowhere"], {}, 2, "must be a URL"),
         (["publish", "--topic", "t"], {}, 2, "--data"),
         (["publish", "--topic", "t", "--data", "{"], {}, 2, "not JSON"),
         (["publish", "--topic", "t", "--data", "{}", "--attribute", "x"], {}, 2, "NAME=VALUE"),
@@ -152,7 +161,7 @@ def test_views_lists_built_in_and_own_views(shell: Shell) -> None:
         (["load", "--url", "http://example.com/pubsub/push"], {}, 2, "--allow-remote"),
         (["load", "--url", "http://10.0.0.1:8080"], {}, 2, "--allow-remote"),
         (["load", "--url", "http://localhost.evil.test"], {}, 2, "--allow-remote"),
-        (["load", "--topic", "orders"], {}, 2, "market-ticks"),
+        (["load", "--topic", "market-tick"], {}, 2, 'did you mean "market-ticks"? known: ingest-heartbeat,'),
         (["tail", "--url", "http://127.0.0.1:9"], {}, 3, "cannot reach http://127.0.0.1:9"),
         (["tail", "--url", "http://nosuch.invalid"], {}, 3, "there is no such host"),
         (["tail", "--outcome", "sideways"], {}, 2, "sideways"),
@@ -190,18 +199,24 @@ def test_serve_refuses_a_store_in_use(shell: Shell, serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("flow", "submit", "run.json"), ("flow", "sweep"), ("dlq", "replay", "x"), ("dlq", "purge", "x", "--yes")],
+    [
+        ("flow", "submit", "run.json"),
+        ("flow", "sweep"),
+        ("dlq", "replay", "x"),
+        ("dlq", "purge", "x", "--yes"),
+        ("rebuild", "ops_services", "--yes"),
+    ],
     ids=" ".join,
 )
 def test_the_servers_token(flow: Shell, serve: Serve, command: tuple[str, ...]) -> None:
-    """Without the server's token nothing is done, and the setting is named; with it everything is."""
+    """Without the server's token nothing is done, and a missing one is told from a wrong one; with it all is."""
     token = {"ADMIN_TOKEN": "correct-horse-battery"}
     flow.write("run.json", RUN)
-    serve(token)
-    for env in ({}, {"ADMIN_TOKEN": "wrong"}):
-        line = the_line(flow.run(*command, env=env), 2)
-        assert "ADMIN_TOKEN=(secret)" in line
-        assert "wrong" not in line
+    server = serve(token)
+    assert f"ADMIN_TOKEN is missing: {server.url} asks for it" in the_line(flow.run(*command), 2)
+    line = the_line(flow.run(*command, env={"ADMIN_TOKEN": "wrong"}), 2)
+    assert f"ADMIN_TOKEN=(secret): was refused by {server.url}" in line
+    assert "wrong" not in line
     # There is no letter x.
     assert flow.run(*command, env=token).code == (1 if "x" in command else 0)
 

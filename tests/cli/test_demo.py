@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -79,6 +80,23 @@ def test_the_demo_is_alive_at_once_and_level_at_the_end(shell: Shell, store: str
         assert (report["different"], report["notCheckable"]) == (0, 0)
         assert report["documents"] > 300
         assert len(shell.ok("dlq", "list", "--json").json["letters"]) > 0
+
+
+def test_the_demo_has_a_store_of_its_own(shell: Shell) -> None:
+    """Made-up documents are not put among real ones, and the commands it prints work as they are."""
+    del shell.environment["STORE"]
+    demo = Demo(shell)
+    assert f"serves {demo.url} with sqlite:var/demo.db\n" in demo.shown
+    demo.until(lambda: "Publish: " in demo.shown, 10)
+    demo.until(lambda: "market_ticks_latest" in collections(demo.url), 10)
+    printed = dict(line.split(": ", 1) for line in demo.shown.splitlines() if line.startswith(("Doc", "Pub")))
+    _, *listing = shlex.split(printed["Documents"])
+    assert "market_ticks_latest" in shell.ok(*listing).out
+    _, *publish = shlex.split(printed["Publish"])
+    assert f"through {demo.url}" in shell.ok(*publish).out
+    assert demo.end() == 0
+    assert not shell.store.exists()
+    assert shell.ok("verify", "--store", "sqlite:var/demo.db", "--json").json["different"] == 0
 
 
 def _all_outcomes(url: str) -> dict[str, int] | None:

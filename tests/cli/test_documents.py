@@ -41,6 +41,7 @@ def test_publish_answers_as_the_server_did(pond: Pond) -> None:
     arguments += ["--publish-time", "2026-01-08T12:00:00Z", "--data", '{"pipeline_id": "p1"}']
     first, again = pond.ok(*arguments).json, pond.ok(*arguments).json
     assert (first["status"], first["outcome"], first["messageId"]) == (200, "applied", "h-1")
+    assert first["through"] == pond.server.url
     assert first["views"][0]["doc"] == "ingest_pipelines/p1"
     assert again["outcome"] == "duplicate"
 
@@ -65,12 +66,14 @@ def test_publish_adds_attributes_and_an_event_id(pond: Pond) -> None:
     assert message["eventId"] == "e-77"
 
 
-def test_publish_says_where_poison_was_buried(pond: Pond) -> None:
-    """A message that was buried is acknowledged, and the letter's id is right there to be looked at."""
-    ran = pond.ok("publish", "--topic", "system.events", "--data", '{"nothing": 1}', "--message-id", "bad-1")
-    assert "200 poison (invalid_event)" in ran.out
-    letter = ran.out.rstrip().rpartition(" ")[2]
-    assert pond.ok("dlq", "show", letter, "--json").json["messageId"] == "bad-1"
+def test_publish_of_poison_exits_with_1(pond: Pond) -> None:
+    """A message that became a letter says why, and the command that shows the letter is there to be pasted."""
+    ran = pond.run("publish", "--topic", "system.events", "--data", '{"nothing": 1}', "--message-id", "bad-1")
+    assert ran.code == 1
+    first, error, *_, hint = ran.out.splitlines()
+    assert first == f"200 poison (invalid_event), message bad-1, through {pond.server.url}"
+    assert error == "service is missing"
+    assert pond.ok(*hint.partition(": millpond ")[2].split(), "--json").json["messageId"] == "bad-1"
 
 
 def test_publish_exits_with_1_when_refused(pond: Pond) -> None:

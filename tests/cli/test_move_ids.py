@@ -157,7 +157,7 @@ def test_one_view_alone(upgraded: Shell) -> None:
     upgraded.ok("move-ids", "--view", "doors", "--yes")
     assert (sorted(documents(upgraded, "doors")), set(OLD) <= set(documents(upgraded, "owners"))) == (TODAY, True)
     ran = upgraded.run("move-ids", "--view", "nothing")
-    assert (ran.code, "there is no view nothing: loaded are doors" in ran.err) == (1, True)
+    assert (ran.code, "there is no view nothing: known: doors" in ran.err) == (1, True)
 
 
 def test_it_asks_first(upgraded: Shell) -> None:

@@ -248,7 +248,10 @@ def test_an_envelope(case: Case) -> None:
         (
             {"topic": "market-tick"},
             {},
-            'no view feeds on "market-tick" (from the attribute topic); did you mean "market-ticks"?',
+            (
+                'no view feeds on "market-tick" (from the attribute topic); did you mean "market-ticks"? '
+                "known topics: ingest-heartbeat, market-bars-1m, market-ticks, system.events, trade-signals"
+            ),
         ),
         (
             {},

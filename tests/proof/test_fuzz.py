@@ -146,7 +146,7 @@ def _accepts_and_forgets(stub: Stub) -> Said:
 def _buries_nothing(stub: Stub) -> Said:
     stub.note(write_kind="letter", messageId="lost", http_status=200, reason="invalid_json")
     told = {"outcome": "poison", "reason": "invalid_json", "messageId": "lost", "topic": "", "views": []}
-    return Said(200, told)
+    return Said(200, {**told, "error": "no"})
 
 
 WRONG: dict[str, tuple[Behave, str]] = {
@@ -168,7 +168,15 @@ WRONG: dict[str, tuple[Behave, str]] = {
         once(5, lambda _, path: Said(405, refusal(path, reason="method_not_allowed"))),
         "405 without the header allow",
     ),
-    "rejected with 200": (on_push(lambda _: Said(200, refusal(PUSH))), "an error although it was accepted"),
+    "rejected with 200": (on_push(lambda _: Said(200, refusal(PUSH))), "not documented: 200"),
+    "applied with an error": (
+        on_push(lambda _: Said(200, {**APPLIED, "messageId": "", "views": [VIEW], "error": "no"})),
+        "an error although the message was taken",
+    ),
+    "buried without an error": (
+        on_push(lambda _: Said(200, {**APPLIED, "outcome": "poison", "reason": "invalid_json", "messageId": ""})),
+        "none although it was not",
+    ),
     "a retry with 400": (once(5, lambda _, path: Said(400, refusal(path, outcome="retry"))), "do not agree"),
     "applied nowhere": (on_push(lambda _: Said(200, {**APPLIED, "messageId": "", "views": []})), "and nowhere"),
     "views that say something else": (

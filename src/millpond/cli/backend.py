@@ -18,7 +18,7 @@ import msgspec
 from millpond.cli import exit_codes
 from millpond.cli.push_bodies import encode_push
 from millpond.cli.retries import PATIENCE_S, patiently
-from millpond.cli.server import admin_headers, find_server, push_path
+from millpond.cli.server import admin_headers, find_server, push_path, token_refused
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
 from millpond.core.errors import (
@@ -26,7 +26,6 @@ from millpond.core.errors import (
     InvalidRun,
     Overloaded,
     RunExists,
-    SettingsError,
     StoreError,
     Unavailable,
     Unreachable,
@@ -34,6 +33,7 @@ from millpond.core.errors import (
     trace_of,
 )
 from millpond.core.model import Delivery, Ref, Result
+from millpond.core.suggest import suggest
 from millpond.core.view import View
 from millpond.dead_letters.correction import Edit
 from millpond.dead_letters.describe import replay_answer
@@ -176,7 +176,7 @@ class ServerBackend:
 
     @contextlib.asynccontextmanager
     async def rebuild(self, view: str) -> AsyncIterator[ViewRebuild]:
-        rebuild = _ServerRebuild(self._client, admin_headers(self._settings), view)
+        rebuild = _ServerRebuild(self._client, self._settings, view)
         try:
             yield rebuild
         finally:
@@ -186,14 +186,14 @@ class ServerBackend:
         headers = admin_headers(self._settings)
         reply = await patiently(lambda: self._client.request(method, path, body, headers))
         if reply.status == 401:
-            raise SettingsError("ADMIN_TOKEN", "(secret)", f"is not the one {self.name} was started with")
+            raise token_refused(self._settings, self.name)
         return reply
 
 
 class _ServerRebuild:
-    def __init__(self, client: Client, headers: dict[str, str], view: str) -> None:
+    def __init__(self, client: Client, settings: Settings, view: str) -> None:
         self._client = client
-        self._headers = headers
+        self._settings = settings
         self._path = f"/api/rebuilds/{quote(view, safe='')}"
         self._begun = False
 
@@ -224,7 +224,9 @@ class _ServerRebuild:
         return state
 
     async def _ask(self, method: str, path: str) -> Answer:
-        reply = await self._client.request(method, path, headers=self._headers)
+        reply = await self._client.request(method, path, headers=admin_headers(self._settings))
+        if reply.status == 401:
+            raise token_refused(self._settings, self._client.address.base)
         if reply.status >= 400:
             known = exit_codes.NegativeAnswer if reply.status in {404, 409} else Unreachable
             raise known(f"{reply.answer.get('error')} ({self._client.address.base})")
@@ -302,8 +304,8 @@ class _LocalRebuild:
 
 
 def no_such_view(name: str | None, views: Sequence[View]) -> exit_codes.NegativeAnswer:
-    names = ", ".join(sorted(view.name for view in views))
-    return exit_codes.NegativeAnswer(f"there is no view {name}: loaded are {names} (--views names your own)")
+    known = suggest(name or "", (view.name for view in views))
+    return exit_codes.NegativeAnswer(f"there is no view {name}: {known} (--views names your own)")
 
 
 def _fine(reply: Reply) -> Answer:

@@ -22,7 +22,7 @@ from millpond.stores.sqlite.file import amount
 
 
 @click.command(
-    epilog=example("millpond backup pond-2026-01-08.db", "STORE=sqlite:pond-2026-01-08.db millpond verify")
+    epilog=example("millpond backup millpond-2026-01-08.db", "STORE=sqlite:millpond-2026-01-08.db millpond verify")
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @store_option

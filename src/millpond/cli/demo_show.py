@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator, Container
+from pathlib import Path
 from typing import Any
 
 import click
@@ -43,6 +46,8 @@ class Show:
 
     async def run(self, service: Service, url: str) -> None:
         """Run until cancelled. The last status line stays as the result."""
+        for line in commands_to_try(url):
+            click.echo(line)
         feed = Feed(url, self._seed, self._rate)
         try:
             async with asyncio.TaskGroup() as group:
@@ -89,6 +94,25 @@ class Show:
                 # A run that could not be stored is skipped: the next one follows.
                 await service.flow.submit(_flow_run(number, now_us(), service.flow.steps))
             await asyncio.sleep(_RUN_EVERY_S)
+
+
+def commands_to_try(url: str) -> list[str]:
+    """Lines with commands to paste into another shell. They name the server: its store is the demo's own."""
+    command = own_command()
+    tick = """--topic market-ticks --data '{"symbol": "SPY", "price": 512.3}'"""
+    return [
+        f"Dashboard: {url}/",
+        f"Documents: {command} ls --url {url}",
+        f"Publish:   {command} publish --url {url} {tick}",
+    ]
+
+
+def own_command() -> str:
+    """How a shell in this folder starts the command that is running: its environment may not be active there."""
+    if shutil.which("millpond"):
+        return "millpond"
+    started = Path(sys.argv[0])
+    return shlex.quote(str(started)) if started.name == "millpond" else f"{shlex.quote(sys.executable)} -m millpond"
 
 
 @contextlib.asynccontextmanager

@@ -1,11 +1,9 @@
-"""`millpond get` and `millpond ls`: read documents directly from the store, also beside a running server.
-
-Never writes.
-"""
+"""`millpond get` and `millpond ls`: read documents, from the store or from a server. Never write."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,44 +11,56 @@ import click
 
 from millpond.cli import exit_codes
 from millpond.cli.escape import clean
-from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.options import example, json_option, load_settings, read_url_option, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
-from millpond.cli.store import open_for_reading
-from millpond.core.model import Document, Ref, Snapshot
-from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, as_document, split_page
-from millpond.settings import Settings
+from millpond.cli.reading import DocumentReader, open_reader
+from millpond.core.model import Document, Ref
+from millpond.http.api.documents import LIMIT_DEFAULT, LIMIT_MAX, Collections, DocumentPage
+from millpond.http_client import Address
 
 _COLLECTIONS = (Column("collection"), Column("docs", right=True))
 _DOCUMENTS = (Column("id"), Column("version", right=True), Column("data", clip=True))
 
 
-@click.command(epilog=example("millpond get ops_services/dev__hello", "millpond get ops_services dev__hello"))
+@click.command(
+    epilog=example(
+        "millpond get ops_services/dev__hello",
+        "millpond get ops_services dev__hello --url http://127.0.0.1:8080",
+    )
+)
 @click.argument("path", metavar="COLLECTION/ID")
 @click.argument("key", metavar="[ID]", required=False)
+@read_url_option
 @store_option
 @json_option
 @click.pass_context
-def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> None:
+def get(ctx: click.Context, path: str, key: str | None, url: Address | None, *, as_json: bool) -> None:
     """Show one document.
 
-    Reads the store directly, also while a server runs. Exits with 1 if there is no such document.
+    Reads the store directly, also while a server runs; with --url it asks that server. Exits with 1 if there is no
+    such document.
     """
     ref = _ref(path, key)
-    snapshot = asyncio.run(_read(load_settings(), ref))
-    if snapshot.data is None:
-        text = f"there is no document {ref.path}"
-        if not as_json:
-            raise exit_codes.NegativeAnswer(f"{text}: `millpond ls {ref.collection}` lists the documents")
-        print_json({"reason": "not_found", "error": text})
-        ctx.exit(exit_codes.NEGATIVE)
-    if as_json:
-        print_json(as_document(snapshot))
-        return
-    print_line(clean(f"{ref.path} (version {snapshot.version})"))
-    print_facts(list(_flat(snapshot.data)), indent="  ")
+
+    async def read() -> None:
+        async with open_reader(load_settings(), url) as reader:
+            document = await reader.document(ref)
+            if document is None:
+                await _refuse_nothing(ctx, reader, ref, as_json=as_json)
+            elif as_json:
+                print_json(document)
+            else:
+                print_line(clean(f"{ref.path} (version {document.version})"))
+                print_facts(list(_flat(document.data)), indent="  ")
+
+    asyncio.run(read())
 
 
-@click.command(epilog=example("millpond ls", "millpond ls ops_services --limit 20", "millpond ls --json"))
+@click.command(
+    epilog=example(
+        "millpond ls", "millpond ls ops_services --limit 20", "millpond ls --url http://127.0.0.1:8080 --json"
+    )
+)
 @click.argument("collection", required=False)
 @click.option(
     "--limit",
@@ -60,34 +70,55 @@ def get(ctx: click.Context, path: str, key: str | None, *, as_json: bool) -> Non
     help="At most this many documents.",
 )
 @click.option("--after", metavar="ID", help="Start after this id.")
+@read_url_option
 @store_option
 @json_option
 @click.pass_context
-def ls(ctx: click.Context, collection: str | None, limit: int, after: str | None, *, as_json: bool) -> None:
+def ls(
+    ctx: click.Context, collection: str | None, limit: int, after: str | None, url: Address | None, *, as_json: bool
+) -> None:
     """List the collections, or the documents of one.
 
-    Reads the store directly, also while a server runs. Exits with 1 if the collection is empty.
+    Reads the store directly, also while a server runs; with --url it asks that server. Exits with 1 if the
+    collection is empty.
     """
-    settings = load_settings()
-    if collection is None:
-        if after is not None:
-            raise click.UsageError("--after goes with a COLLECTION", ctx)
-        _show_collections(asyncio.run(_collections(settings)), as_json=as_json)
-        return
-    collection = collection.strip("/")
-    found = asyncio.run(_page(settings, collection, limit + 1, after))
-    page, following = split_page(found, limit)
-    if as_json:
-        print_json({"docs": [as_document(snapshot) for snapshot in page], "next": following})
-    elif page:
-        print_table(_DOCUMENTS, [(found.ref.id, str(found.version), _preview(found.data)) for found in page])
-    if following is not None and not as_json:
-        print_note(f"There are more: millpond ls {collection} --after {following}")
-    if not page:
-        if not as_json:
+    if collection is None and after is not None:
+        raise click.UsageError("--after goes with a COLLECTION", ctx)
+    asyncio.run(_list(ctx, collection, limit, after, url, as_json=as_json))
+
+
+async def _list(
+    ctx: click.Context, collection: str | None, limit: int, after: str | None, url: Address | None, *, as_json: bool
+) -> None:
+    async with open_reader(load_settings(), url) as reader:
+        if collection is None:
+            _show_collections(await reader.collections(), as_json=as_json)
+            return
+        collection = collection.strip("/")
+        page = await reader.documents(collection, limit, after)
+        if as_json:
+            print_json(page)
+            ctx.exit(exit_codes.OK if page.docs else exit_codes.NEGATIVE)
+        if not page.docs:
             where = f"after {after} in {collection}" if after else f"in {collection}"
-            raise exit_codes.NegativeAnswer(f"there are no documents {where}: `millpond ls` lists the collections")
-        ctx.exit(exit_codes.NEGATIVE)
+            hint = f"`millpond ls{reader.options}` lists the collections{await reader.hint()}"
+            raise exit_codes.NegativeAnswer(f"there are no documents {where}: {hint}")
+        _show_page(page, f"millpond ls {shlex.quote(collection)}{reader.options}")
+
+
+def _show_page(page: DocumentPage, command: str) -> None:
+    print_table(_DOCUMENTS, [(document.id, document.version, _preview(document.data)) for document in page.docs])
+    if page.next is not None:
+        print_note(f"There are more: {command} --after {shlex.quote(page.next)}")
+
+
+async def _refuse_nothing(ctx: click.Context, reader: DocumentReader, ref: Ref, *, as_json: bool) -> None:
+    text = f"there is no document {ref.path}"
+    if not as_json:
+        listing = f"millpond ls {shlex.quote(ref.collection)}{reader.options}"
+        raise exit_codes.NegativeAnswer(f"{text}: `{listing}` lists the documents{await reader.hint()}")
+    print_json({"reason": "not_found", "error": text})
+    ctx.exit(exit_codes.NEGATIVE)
 
 
 def _ref(path: str, key: str | None) -> Ref:
@@ -100,26 +131,11 @@ def _ref(path: str, key: str | None) -> Ref:
     return Ref(collection.strip("/"), key)
 
 
-async def _read(settings: Settings, ref: Ref) -> Snapshot:
-    async with open_for_reading(settings) as store:
-        return (await store.read([ref]))[0]
-
-
-async def _collections(settings: Settings) -> list[tuple[str, int]]:
-    async with open_for_reading(settings) as store:
-        return await store.collections()
-
-
-async def _page(settings: Settings, collection: str, limit: int, after: str | None) -> list[Snapshot]:
-    async with open_for_reading(settings) as store:
-        return await store.list_documents(collection, limit, after)
-
-
-def _show_collections(found: list[tuple[str, int]], *, as_json: bool) -> None:
+def _show_collections(found: Collections, *, as_json: bool) -> None:
     if as_json:
-        print_json({"collections": [{"collection": name, "docs": n} for name, n in found]})
-    elif found:
-        print_table(_COLLECTIONS, found)
+        print_json(found)
+    elif found.collections:
+        print_table(_COLLECTIONS, [(one.collection, one.docs) for one in found.collections])
     else:
         print_note("The store holds no documents yet.")
 
@@ -133,6 +149,6 @@ def _flat(fields: Document, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _preview(data: Document | None) -> Document:
+def _preview(data: Document) -> Document:
     """The fields that distinguish documents in a list, without their origin; `get` shows all."""
-    return {name: value for name, value in (data or {}).items() if name not in {"source", "data"}}
+    return {name: value for name, value in data.items() if name not in {"source", "data"}}

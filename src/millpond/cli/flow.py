@@ -18,6 +18,7 @@ import msgspec
 from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, open_backend
 from millpond.cli.escape import clean
+from millpond.cli.groups import SuggestingGroup
 from millpond.cli.options import example, json_option, load_settings, steps_option, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_note, print_table
 from millpond.cli.store import open_for_reading
@@ -57,7 +58,10 @@ def run_arguments(command: F) -> F:
     return click.argument("file", type=click.File("rb"))(named)
 
 
-@click.group(epilog=example("millpond flow submit run.json", "millpond flow show RUN_ID", "millpond flow sweep"))
+@click.group(
+    cls=SuggestingGroup,
+    epilog=example("millpond flow submit run.json", "millpond flow show RUN_ID", "millpond flow sweep"),
+)
 def flow() -> None:
     """Submit, show and sweep flow runs."""
 
@@ -93,7 +97,7 @@ def submit(ctx: click.Context, file: BinaryIO, run_id: str | None, *, as_json: b
     )
     if answer["notOurs"]:
         print_note(f"No worker here does {', '.join(answer['notOurs'])}: those steps wait for one that does.")
-    print_note(f"Show it: millpond flow show {shown}")
+    print_note(f"Through {answer['through']}. Show it: millpond flow show {shown}")
 
 
 @flow.command(epilog=example("millpond flow show nightly-7", "millpond flow show nightly-7 --json"))
@@ -137,7 +141,7 @@ def sweep(*, as_json: bool) -> None:
         print_json(report)
         return
     runs = "1 run" if report["runs"] == 1 else f"{report['runs']} runs"
-    print_line(f"Looked at {runs} for steps of type {', '.join(report['types'])}.")
+    print_line(f"Looked at {runs} for steps of type {', '.join(report['types'])}, through {report['through']}.")
     print_facts(
         [
             ("steps READY again", report["reclaimed"]),
@@ -180,12 +184,12 @@ async def _read(settings: Settings, run_id: str) -> Snapshot:
 
 async def _submit(settings: Settings, run: Any, run_id: str) -> Answer:
     async with open_backend(settings) as backend:
-        return await backend.submit(run, run_id)
+        return {**await backend.submit(run, run_id), "through": backend.name}
 
 
 async def _sweep(settings: Settings) -> Answer:
     async with open_backend(settings) as backend:
-        return await backend.sweep()
+        return {**await backend.sweep(), "through": backend.name}
 
 
 async def _work_through(settings: Settings, run: Any, run_id: str | None) -> tuple[str, Document]:

@@ -97,7 +97,7 @@ class IngestReport:
     help="Messages at once.",
 )
 @click.option("--publish-time", metavar="TIME", help="RFC 3339 publish time of lines that have none.")
-@url_option(None, "Server; by default the one that holds the store, else no server at all.")
+@url_option(None, "The server; by default the one that holds the store. If none does, no server is needed.")
 @store_option
 @views_option
 @json_option

@@ -17,13 +17,13 @@ import msgspec
 from millpond.cli import exit_codes
 from millpond.cli.backend import open_backend
 from millpond.cli.escape import clean, clean_block
-from millpond.cli.letters_open import open_letter, payload_texts
 from millpond.cli.letters_selection import LetterCommand
 from millpond.cli.options import example, json_option, load_settings, store_option
 from millpond.cli.output import print_json, print_line, print_note
+from millpond.cli.reading import Answer, open_reader
 from millpond.core.decode import decode_object
 from millpond.core.errors import EditRefused, InvalidEvent
-from millpond.dead_letters.correction import BY_CHARS_MAX, Edit, edit_count
+from millpond.dead_letters.correction import BY_CHARS_MAX, Edit
 from millpond.settings import Settings
 
 
@@ -65,10 +65,10 @@ def edit(
     if sum((data is not None, source is not None, revert)) > 1:
         raise click.UsageError("give one of --data, --file and --revert", click.get_current_context())
     settings = load_settings()
-    opened = asyncio.run(open_letter(settings, letter_id))
-    if opened is None:
+    letter = asyncio.run(_open(settings, letter_id))
+    if letter is None:
         raise exit_codes.NegativeAnswer(f"there is no letter {letter_id}: `millpond dlq list` lists them")
-    before, original = payload_texts(opened.delivery)
+    before, original = letter["data"], letter.get("original")
     if revert:
         after = before if original is None else original
     else:
@@ -81,7 +81,7 @@ def edit(
     if not yes:
         _confirm()
     name = (by or getpass.getuser())[:BY_CHARS_MAX]
-    changed = Edit(None if revert else after.encode(), name, edit_count(opened.snapshot.data or {}))
+    changed = Edit(None if revert else after.encode(), name, letter["editCount"])
     asyncio.run(_send(settings, letter_id, changed))
     if as_json:
         print_json({"id": letter_id, "data": after, "by": name})
@@ -91,6 +91,11 @@ def edit(
         )
         print_note(f"  millpond dlq replay {letter_id} --dry-run    shows what a replay would change")
         print_note(f"  millpond dlq replay {letter_id}              sends it")
+
+
+async def _open(settings: Settings, letter_id: str) -> Answer | None:
+    async with open_reader(settings, None) as reader:
+        return await reader.letter(letter_id)
 
 
 def _in_editor(before: str) -> str:

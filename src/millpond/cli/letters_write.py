@@ -67,6 +67,7 @@ def replay(
     back; those that succeed are acknowledged, the others stay. Exits with 1 if a message failed again, or would
     fail.
     """
+    through: str | None
     if dry_run:
         if subscription is not None:
             raise click.UsageError("--dry-run is about letters in the store, not about --subscription", ctx)
@@ -78,16 +79,16 @@ def replay(
     if subscription is not None:
         if ids or everything or wanted != ALL_LETTERS:
             raise click.UsageError("--subscription goes with neither IDs nor --all and its filters", ctx)
-        answers = asyncio.run(_replay_subscription(load_settings(), subscription, limit))
+        through, answers = asyncio.run(_replay_subscription(load_settings(), subscription, limit))
     else:
         if limit is not None:
             raise click.UsageError("--limit goes with --subscription", ctx)
         settings = _settings()
         chosen = chosen_ids(settings, ids, wanted, everything=everything)
-        answers = asyncio.run(_replay_all(settings, chosen)) if chosen else []
+        through, answers = asyncio.run(_replay_all(settings, chosen)) if chosen else (None, [])
     counts = Counter(str(answer["outcome"]) for answer in answers)
     if as_json:
-        print_json({"letters": answers, "summary": dict(counts)})
+        print_json({"through": through, "letters": answers, "summary": dict(counts)})
     elif not answers:
         print_note("There are no letters to replay.")
     else:
@@ -97,6 +98,7 @@ def replay(
             if len(failed) > _SHOWN_MAX:
                 print_line(f"… and {len(failed) - _SHOWN_MAX} more that failed")
         print_table(_OUTCOMES, counts.most_common())
+        print_note(f"Through {through}.")
     ctx.exit(exit_codes.OK if counts.keys() <= SETTLING_OUTCOMES else exit_codes.NEGATIVE)
 
 
@@ -124,13 +126,15 @@ def purge(
         _confirm(len(chosen))
     # A letter that is replayed again meanwhile may no longer be in the state it was chosen for.
     (state,) = wanted.states if len(wanted.states) == 1 else (None,)
-    gone = asyncio.run(_purge_all(settings, chosen, state)) if chosen else {}
+    through, gone = asyncio.run(_purge_all(settings, chosen, state)) if chosen else (None, {})
     purged = [letter_id for letter_id, was_there in gone.items() if was_there]
     missing = [letter_id for letter_id, was_there in gone.items() if not was_there]
     if as_json:
-        print_json({"purged": purged, "missing": missing})
+        print_json({"through": through, "purged": purged, "missing": missing})
     else:
         print_line(f"Purged {len(purged)} of {_letters(len(chosen))}.")
+        if through is not None:
+            print_note(f"Through {through}.")
         for letter_id in missing:
             print_note(
                 f"There was no letter {letter_id}." if state is None else f"{letter_id} is not {state} any more."
@@ -156,7 +160,9 @@ def _letters(count: int) -> str:
     return "1 letter" if count == 1 else f"{count} letters"
 
 
-async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
+async def _replay_all(settings: Settings, ids: Sequence[str]) -> tuple[str, list[Answer]]:
+    """The server's URL, or the store; and the answer for each letter."""
+
     async def one(letter_id: str, advance: Advance) -> Answer:
         async with slots:
             answer = await backend.replay(letter_id)
@@ -166,10 +172,12 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> list[Answer]:
     slots = asyncio.Semaphore(AT_ONCE)
     async with open_backend(settings) as backend:
         with progress("Replaying", len(ids)) as advance:
-            return await asyncio.gather(*(one(letter_id, advance) for letter_id in ids))
+            return backend.name, await asyncio.gather(*(one(letter_id, advance) for letter_id in ids))
 
 
-async def _replay_subscription(settings: Settings, subscription: str, limit: int | None) -> list[Answer]:
+async def _replay_subscription(
+    settings: Settings, subscription: str, limit: int | None
+) -> tuple[str, list[Answer]]:
     try:
         from millpond.ingress.dead_letter_subscription import replay_all  # noqa: PLC0415 - Google's libraries
     except ModuleNotFoundError as error:
@@ -190,17 +198,19 @@ async def _replay_subscription(settings: Settings, subscription: str, limit: int
                 await replay_all(path, send, limit=limit, at_once=AT_ONCE)
             except StoreError as error:
                 raise Unreachable(str(error)) from None
-    return answers
+        return backend.name, answers
 
 
-async def _purge_all(settings: Settings, ids: Sequence[str], state: ReplayState | None) -> dict[str, bool]:
+async def _purge_all(
+    settings: Settings, ids: Sequence[str], state: ReplayState | None
+) -> tuple[str, dict[str, bool]]:
     gone = {}
     async with open_backend(settings) as backend:
         with progress("Purging", len(ids)) as advance:
             for letter_id in ids:
                 gone[letter_id] = await backend.purge(letter_id, state)
                 advance(1)
-    return gone
+        return backend.name, gone
 
 
 def _failure_row(answer: Answer) -> list[Any]:

@@ -15,13 +15,14 @@ import msgspec
 import uvloop
 
 from millpond.cli import exit_codes
-from millpond.cli.options import example, json_option, load_settings, url_option
+from millpond.cli.options import example, json_option, load_settings, server_option, store_option
 from millpond.cli.output import Advance, Column, print_json, print_line, print_table, progress
 from millpond.cli.push_bodies import encode_push, now_us
-from millpond.cli.server import push_path
+from millpond.cli.server import choose_server, push_path
 from millpond.core import timestamps
 from millpond.core.errors import Unreachable
 from millpond.core.model import Delivery
+from millpond.core.suggest import suggest
 from millpond.http_client import Address, Client, TimedOut
 from millpond.settings import Settings
 
@@ -55,8 +56,14 @@ class Measures:
         }
 
 
-@click.command(epilog=example("STORE=sqlite:/tmp/load.db millpond serve", "millpond load --concurrency 200"))
-@url_option("http://localhost:8080/pubsub/push", "URL to push to.")
+@click.command(
+    epilog=example(
+        "millpond serve --store sqlite:/tmp/load.db",
+        "millpond load --store sqlite:/tmp/load.db --concurrency 200",
+        "millpond load --url http://127.0.0.1:9000/pubsub/push",
+    )
+)
+@server_option
 @click.option(
     "--requests", type=click.IntRange(1, 10_000_000), default=2_000, show_default=True, help="Number of requests."
 )
@@ -74,11 +81,12 @@ class Measures:
     "--timeout", type=click.FloatRange(0.1, 600), default=30.0, show_default=True, help="Seconds for one request."
 )
 @click.option("--allow-remote", is_flag=True, help="Allow a URL that is not this machine.")
+@store_option
 @json_option
 @click.pass_context
 def load(
     ctx: click.Context,
-    url: Address,
+    url: Address | None,
     requests: int,
     concurrency: int,
     topic: str,
@@ -93,11 +101,13 @@ def load(
     Sends valid, unique events for 100 documents named load-… or LOAD…, as fast as the answers come: give the
     server a store of its own. Exits with 1 on anything but 200 and 429: 5xx, timeouts, failed connections.
     """
+    settings = load_settings()
+    known = _makers(settings)
+    if topic not in known:
+        raise click.UsageError(f"{topic!r} is no built-in topic: {suggest(topic, known)}", ctx)
+    url = choose_server(settings, url).address
     if not url.is_loopback and not allow_remote:
         raise click.UsageError(f"{url.base} is not this machine: --allow-remote allows it", ctx)
-    known = _makers(load_settings())
-    if topic not in known:
-        raise click.UsageError(f"{topic!r} is no built-in topic: use one of {', '.join(known)}", ctx)
     events = Events(known[topic], topic, subscription, uuid.uuid4().hex[:12])
     measures = uvloop.run(_run(url, events, requests, concurrency, timeout))
     summary = {"url": url.base + push_path(url), "topic": topic, "concurrency": concurrency, **measures.as_json()}
@@ -162,6 +172,7 @@ def _show(summary: dict[str, Any]) -> None:
         f"{summary['requests']} requests in {summary['seconds']:.2f} s, {summary['concurrency']} at once: "
         f"{summary['requestsPerSecond']:.0f} requests/s, {summary['ackedPerSecond']:.0f} acked/s"
     )
+    print_line(f"sent to {summary['url']}")
     latency = summary["latencyMs"]
     if latency is not None:
         print_line("latency of acked requests: " + "  ".join(f"{name} {ms:.1f} ms" for name, ms in latency.items()))

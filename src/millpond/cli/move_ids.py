@@ -64,17 +64,20 @@ def move_ids(ctx: click.Context, view_name: str | None, *, dry_run: bool, yes: b
     refuse_missing(settings.store_path)
     views = _chosen(load_views(settings), view_name)
     found = asyncio.run(_find(settings, views))
+    through: str | None = None
     if dry_run:
         answers = asyncio.run(_preview(settings, views, found))
     else:
         if found and not yes:
             _confirm(len(found))
-        answers = asyncio.run(_move(settings, found)) if found else []
+        through, answers = asyncio.run(_move(settings, found)) if found else (None, [])
     if as_json:
         counts = Counter(str(answer["outcome"]) for answer in answers)
-        print_json({"dryRun": dry_run, "documents": answers, "summary": dict(counts)})
+        print_json({"dryRun": dry_run, "through": through, "documents": answers, "summary": dict(counts)})
     else:
         _show(answers, dry_run=dry_run)
+        if through is not None:
+            print_note(f"Through {through}.")
     left = any(answer["outcome"] == Moved.LEFT for answer in answers)
     ctx.exit(exit_codes.NEGATIVE if left else exit_codes.OK)
 
@@ -106,14 +109,15 @@ async def _preview(settings: Settings, views: Sequence[View], found: Sequence[Ol
     return answers
 
 
-async def _move(settings: Settings, found: Sequence[OldDocument]) -> list[Answer]:
+async def _move(settings: Settings, found: Sequence[OldDocument]) -> tuple[str, list[Answer]]:
+    """The server's URL, or the store; and the answer for each document."""
     answers: list[Answer] = []
     async with open_backend(settings) as backend:
         with progress("Moving", len(found)) as advance:
             for collection, ids in _chunks(found):
                 answers += [{"collection": collection, **answer} for answer in await backend.move(collection, ids)]
                 advance(len(ids))
-    return answers
+        return backend.name, answers
 
 
 def _chunks(found: Sequence[OldDocument]) -> Iterator[tuple[str, list[str]]]:

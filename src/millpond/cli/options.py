@@ -29,7 +29,7 @@ def setting_option(flag: str, setting: str, metavar: str, text: str) -> Callable
     return click.option(flag, metavar=metavar, help=text, expose_value=False, callback=remember)
 
 
-store_option = setting_option("--store", "STORE", "STORE", "The store: sqlite:PATH (instead of $STORE).")
+store_option = setting_option("--store", "STORE", "STORE", "sqlite:PATH, firestore, or memory (instead of $STORE).")
 views_option = setting_option(
     "--views", "VIEWS", "MODULE", "Modules with your own views, separated by commas (instead of $VIEWS)."
 )
@@ -54,6 +54,12 @@ def url_option(default: str | None, text: str) -> Callable[[F], F]:
     return click.option(
         "--url", metavar="URL", default=default, show_default=default is not None, callback=parsed, help=text
     )
+
+
+server_option = url_option(
+    None, "The server; by default the one that holds the store, or http://HOST:PORT if no store is named."
+)
+read_url_option = url_option(None, "Ask this server instead of reading the store (with $ADMIN_TOKEN).")
 
 
 def load_settings() -> Settings:

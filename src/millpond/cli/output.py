@@ -6,6 +6,7 @@ can move the cursor, change colours or fake a line. rich is imported only for a 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime as dt
 import json
@@ -93,6 +94,8 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, dt.datetime):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, float):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import Any, BinaryIO
 
 import click
@@ -10,14 +11,15 @@ import msgspec
 
 from millpond.cli import exit_codes
 from millpond.cli.escape import clean, clean_block
-from millpond.cli.options import example, json_option, load_settings, store_option, url_option
+from millpond.cli.options import example, json_option, load_settings, server_option, store_option
 from millpond.cli.output import Column, print_json, print_line, print_table, verdict
 from millpond.cli.push_bodies import encode_push, new_message_id, now_us
-from millpond.cli.server import guess_server, push_path
+from millpond.cli.server import choose_server, push_path
 from millpond.core import timestamps
 from millpond.core.decode import checked_message_id
 from millpond.core.errors import Poison
-from millpond.core.model import Delivery
+from millpond.core.model import Delivery, Outcome
+from millpond.dead_letters.filter import SETTLING_OUTCOMES
 from millpond.dead_letters.store import letter_ref
 from millpond.http_client import Address, Client, Reply
 
@@ -46,7 +48,7 @@ _VIEWS = (Column("view"), Column("document"), Column("outcome"), Column("reason"
     show_default=True,
     help="Subscription that the message names.",
 )
-@url_option(None, "Server; by default the one that holds the store, else http://HOST:PORT.")
+@server_option
 @store_option
 @json_option
 @click.pass_context
@@ -67,7 +69,9 @@ def publish(
 ) -> None:
     """Send one message to the running server.
 
-    Prints the server's answer. Exits with 1 if it is not 200, with 3 if no server answers.
+    Prints the server's answer, and which server it was. If a store is named, by --store or $STORE, only the server
+    that holds it is used. Exits with 1 if the server refused the message or made it a dead letter (poison), with 3
+    if no server answers.
     """
     try:
         delivery = Delivery(
@@ -79,14 +83,17 @@ def publish(
         )
     except Poison as error:
         raise click.UsageError(str(error), ctx) from None
-    address = url or guess_server(load_settings())
-    reply = asyncio.run(_send(address, encode_push(delivery)))
-    answer = {"status": reply.status, **reply.answer}
+    server = choose_server(load_settings(), url)
+    reply = asyncio.run(_send(server.address, encode_push(delivery)))
+    ours = {"status": reply.status, "through": server.address.base}
+    # Ours come first, and what the server says does not replace them.
+    answer = {**ours, **reply.answer, **ours}
     if as_json:
         print_json(answer)
     else:
-        _show(answer, delivery)
-    ctx.exit(exit_codes.OK if reply.status == 200 else exit_codes.NEGATIVE)
+        _show(answer, delivery, server.options)
+    settled = reply.status == 200 and str(answer.get("outcome")) in SETTLING_OUTCOMES
+    ctx.exit(exit_codes.OK if settled else exit_codes.NEGATIVE)
 
 
 async def _send(address: Address, body: bytes) -> Reply:
@@ -97,18 +104,22 @@ async def _send(address: Address, body: bytes) -> Reply:
         client.close()
 
 
-def _show(answer: dict[str, Any], delivery: Delivery) -> None:
+def _show(answer: dict[str, Any], delivery: Delivery, options: str) -> None:
     outcome = verdict(answer.get("outcome", "refused"), answer.get("reason"))
-    print_line(f"{answer['status']} {outcome}, message {clean(delivery.message_id)}")
+    message = clean(delivery.message_id)
+    print_line(f"{answer['status']} {outcome}, message {message}, through {answer['through']}")
     if "error" in answer:
         print_line(clean(str(answer["error"])))
         if answer.get("trace"):
             print_line(clean_block(str(answer["trace"])))
-    views = answer.get("views") or []
-    if views:
-        print_table(_VIEWS, [[view.get(name) for name in ("view", "doc", "outcome", "reason")] for view in views])
-    if "error" not in answer and answer.get("outcome") == "poison":
-        print_line(f"It was buried: millpond dlq show {clean(letter_ref(delivery).id)}")
+    views = answer.get("views")
+    # Another service may answer with anything.
+    rows = [view for view in views if isinstance(view, dict)] if isinstance(views, list) else []
+    if rows:
+        print_table(_VIEWS, [[view.get(name) for name in ("view", "doc", "outcome", "reason")] for view in rows])
+    if answer["status"] == 200 and answer.get("outcome") == Outcome.POISON:
+        shown = shlex.quote(clean(letter_ref(delivery).id))
+        print_line(f"It is a dead letter now: millpond dlq show {shown}{options}")
 
 
 def _payload(file: BinaryIO | None, data: str | None, event_id: str | None, *, raw: bool) -> bytes:

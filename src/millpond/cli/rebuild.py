@@ -31,7 +31,7 @@ _FIGURES = (
     epilog=example("millpond rebuild market_ticks_latest", "millpond rebuild parcels --views parcels --yes")
 )
 @click.argument("view")
-@click.option("--yes", is_flag=True, help="Swap without asking.")
+@click.option("--yes", is_flag=True, help="Replace documents without asking.")
 @store_option
 @views_option
 @json_option
@@ -39,10 +39,10 @@ _FIGURES = (
 def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
     """Rebuild one view's documents from the event log.
 
-    The log is folded into a separate store first, while traffic goes on. Then the differences are shown, and
-    documents are replaced only after approval. A new view is filled from the log in the same way. Documents that
-    the log did not decide are left as they are, and none is removed. Asks for confirmation on a terminal; elsewhere
-    it needs --yes. Exits with 1 if there are differences and nothing was swapped.
+    The documents are computed from the log in a separate store first, while traffic goes on. Then the differences
+    are shown, and documents are replaced only after approval. A new view is filled from the log in the same way.
+    Documents that the log did not decide are left as they are, and none is removed. Asks for confirmation on a
+    terminal; elsewhere it needs --yes. Exits with 1 if there are differences and nothing was replaced.
     """
     settings = load_settings()
     refuse_without_log(settings)
@@ -54,6 +54,7 @@ def rebuild(ctx: click.Context, view: str, *, yes: bool, as_json: bool) -> None:
         print_json(state)
     elif swapped:
         print_line(f"Rebuilt {view}; documents written: {state['written']}.")
+        print_note(f"Through {state['through']}.")
     ctx.exit(exit_codes.OK if swapped else exit_codes.NEGATIVE)
 
 
@@ -71,6 +72,7 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
             # If nothing differs, the swap only records that the view's current rules hold for the whole log.
             if not different or yes or _approved(different):
                 state = runner.run(rebuild.swap())
+            state = {**state, "through": backend.name}
         finally:
             runner.run(held.aclose())
     return state
@@ -78,6 +80,6 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
 
 def _approved(different: int) -> bool:
     if not sys.stdin.isatty():
-        print_note("Nothing was swapped: check the differences, and give --yes to swap.")
+        print_note("Nothing was replaced: check the differences, and give --yes to replace them.")
         return False
     return click.confirm(f"Replace {different} documents?", err=True)

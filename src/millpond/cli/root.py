@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from millpond._version import __version__
 from millpond.cli import exit_codes
+from millpond.cli.groups import SuggestingGroup
 from millpond.cli.options import store_option, views_option
 
 
@@ -71,7 +72,7 @@ EPILOG = "\n".join(
 )
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group that knows its commands' names and summaries, and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

@@ -44,7 +44,7 @@ _USER_MESSAGES = (Column("message"), Column("published"), Column("topic"), Colum
     "--events",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Simulate these messages and your own views (--views), instead of the built-in facts.",
+    help="Simulate these messages and your own views (--views), instead of the built-in ones.",
 )
 @click.option(
     "--seeds", type=click.IntRange(1, 10_000_000), default=200, show_default=True, help="Number of worlds."

@@ -48,15 +48,15 @@ async def open_service(settings: Settings, at_once: int) -> AsyncIterator[Servic
 def refuse_memory(settings: Settings) -> None:
     if settings.store == "memory":
         raise WrongUsage(
-            "STORE=memory lives inside the server's process: ask the server over HTTP (GET /api/collections), "
-            "or use STORE=sqlite:PATH"
+            "STORE=memory lives inside its server's process, where no command can open it: name that server with "
+            "--url (publish, ingest, tail, get, ls, why, dlq list, dlq show), or use STORE=sqlite:PATH"
         )
 
 
-def refuse_missing(path: Path | None) -> None:
+def refuse_missing(path: Path | None, hint: str = "") -> None:
     """Raise a clear error if the store's file does not exist: SQLite's own does not say why."""
     if path is not None and not path.exists():
         raise Unreachable(
             f"there is no store at {path} yet: `millpond serve` or `millpond ingest` makes it, "
-            "--store sqlite:PATH names another"
+            f"--store sqlite:PATH names another{hint}"
         )

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 import click
 
 from millpond.cli.escape import clean
-from millpond.cli.options import example, load_settings, store_option, url_option
+from millpond.cli.options import example, load_settings, server_option, store_option
 from millpond.cli.output import print_coloured, print_line, print_note
-from millpond.cli.server import admin_headers, guess_server
-from millpond.core.errors import SettingsError, Unreachable
+from millpond.cli.server import admin_headers, choose_server, token_refused
+from millpond.core.errors import Unreachable
 from millpond.core.model import Outcome
 from millpond.core.timestamps import RFC3339
 from millpond.http_client import Address
@@ -54,7 +54,7 @@ _TOPIC_WIDTH = 16
     help="Only messages with this outcome: " + ", ".join(Outcome) + "; repeatable.",
 )
 @click.option("--limit", type=click.IntRange(1), help="End after this many messages.")
-@url_option(None, "Server; by default the one that holds the store, else the one at HOST and PORT.")
+@server_option
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON document a line instead of text.")
 def tail(
@@ -94,6 +94,8 @@ class _Tail:
         self._as_json = as_json
         self._headers = admin_headers(settings)
         self._seen_server = self._waiting = False
+        # If set, only the store's next holder continues the stream: a server at HOST and PORT may hold another.
+        self._by_lock = False
 
     async def run(self) -> None:
         """Run until --limit is reached. Raises Unreachable if there is no server at the start."""
@@ -103,7 +105,7 @@ class _Tail:
                 await self._follow()
             except StreamRefused as error:
                 if error.status not in {429, 503}:
-                    raise _explained(error) from None
+                    raise self._explained(error) from None
                 lost: Unreachable = error
             except _Foreign:
                 raise
@@ -121,11 +123,15 @@ class _Tail:
             pause_s = min(pause_s + 1, _PAUSE_MAX_S)
 
     async def _follow(self) -> None:
-        # Found again each time: a restarted server may have another port.
-        address = self._url or guess_server(self._settings)
+        # Chosen again each time: a restarted server may have another port.
+        server = choose_server(self._settings, self._url)
+        if self._by_lock and not server.holds_store:
+            raise Unreachable(f"no server holds {self._settings.store}")
+        address = server.address
         async with contextlib.aclosing(follow(address, self._path, self._headers)) as messages:
             async for message in messages:
                 if message is None:
+                    self._by_lock = server.holds_store
                     self._begun(address)
                 elif message.event == "skipped":
                     print_note(f"{_decoded(message).get('n')} outcomes were dropped: they arrived too fast")
@@ -135,6 +141,13 @@ class _Tail:
                         self._left -= 1
                         if self._left == 0:
                             return
+
+    def _explained(self, error: StreamRefused) -> Exception:
+        if error.status == 401:
+            return token_refused(self._settings, error.base)
+        if error.status == 404:
+            return Unreachable(f"{error}; its Millpond is older than this command, or --url names another service")
+        return error
 
     def _begun(self, address: Address) -> None:
         if self._waiting:
@@ -185,11 +198,3 @@ def _decoded(message: ServerSentEvent) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Foreign("the server sent an event that is not a JSON object: it is not Millpond")
     return value
-
-
-def _explained(error: StreamRefused) -> Exception:
-    if error.status == 401:
-        return SettingsError("ADMIN_TOKEN", "(secret)", "is not the one the server was started with")
-    if error.status == 404:
-        return Unreachable(f"{error}; its Millpond is older than this command, or --url names another service")
-    return error

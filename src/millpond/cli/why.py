@@ -1,20 +1,21 @@
-"""`millpond why`: explains what became of a message, with the parts of both stamps. Reads the store only."""
+"""`millpond why`: explains what became of a message, with the parts of both stamps. Reads only."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import shlex
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 from millpond.cli import exit_codes
 from millpond.cli.escape import clean
-from millpond.cli.options import example, json_option, load_settings, store_option
+from millpond.cli.options import example, json_option, load_settings, read_url_option, store_option
 from millpond.cli.output import Column, print_facts, print_json, print_line, print_table, stamp_parts, verdict
-from millpond.cli.store import open_for_reading
+from millpond.cli.reading import open_reader
 from millpond.core.model import Outcome, Ref
-from millpond.reprocess.why import explain
+from millpond.http_client import Address
 from millpond.settings import Settings
 
 _STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "published", "message"))
@@ -22,51 +23,69 @@ _STAMPS = tuple(Column(title) for title in ("", "event time", "sequence", "publi
 Holdings = dict[str, dict[str, list[str]]]
 
 
-@click.command(epilog=example("millpond why hello-1767873296000000", "millpond why order-17 --json"))
+@click.command(
+    epilog=example(
+        "millpond why hello-1767873296000000", "millpond why order-17 --url http://127.0.0.1:8080 --json"
+    )
+)
 @click.argument("any_id", metavar="ID")
+@read_url_option
 @store_option
 @json_option
 @click.pass_context
-def why(ctx: click.Context, any_id: str, *, as_json: bool) -> None:
+def why(ctx: click.Context, any_id: str, url: Address | None, *, as_json: bool) -> None:
     """Show what became of a message or event, and which message won.
 
-    ID is a message id or an event id. For each view: the outcome, the message's stamp (its place in the order),
-    the stamp that the document has now, and the message it belongs to. Exits with 1 if the store has no record of
-    the ID.
+    ID is a message id or an event id. For each view: the outcome, the stamp of the message, the stamp that the
+    document has now, and the message it belongs to. A stamp is event time, sequence, publish time and message id;
+    the greatest wins. With --url it asks that server instead of reading the store.
+    Exits with 1 if there is no record of the ID.
     """
     settings = load_settings()
-    story, holdings = asyncio.run(_ask(settings, any_id))
-    if story is None:
+    asked = asyncio.run(_ask(settings, url, any_id))
+    if asked.story is None:
         text = f"there is no record of {any_id}"
         if as_json:
             print_json({"reason": "not_found", "error": text})
             ctx.exit(exit_codes.NEGATIVE)
-        hint = "it may not have arrived, or its entry has expired" if settings.event_log else "EVENT_LOG is off"
-        raise exit_codes.NegativeAnswer(f"{text}: {hint}")
+        raise exit_codes.NegativeAnswer(f"{text}: {asked.hint}")
     if as_json:
-        print_json(story)
+        print_json(asked.story)
         return
-    for number, message in enumerate(story["messages"]):
+    for number, message in enumerate(asked.story["messages"]):
         if number:
             print_line()
-        _print(message, holdings)
+        _print(message, asked)
 
 
-async def _ask(settings: Settings, any_id: str) -> tuple[dict[str, Any] | None, Holdings]:
-    async with open_for_reading(settings) as store:
-        story = msgspec.to_builtins(await explain(store, any_id))
-        paths = {view["doc"] for message in (story or {}).get("messages", ()) for view in message["views"]}
-        refs = [Ref(*path.rsplit("/", 1)) for path in paths if path]
+class _Asked(NamedTuple):
+    """What became of the message, or None with a hint; and what hints to other commands need."""
+
+    story: dict[str, Any] | None
+    holdings: Holdings
+    hint: str
+    options: str
+
+
+async def _ask(settings: Settings, url: Address | None, any_id: str) -> _Asked:
+    async with open_reader(settings, url) as reader:
+        story = msgspec.to_builtins(await reader.why(any_id))
+        if story is None:
+            off = url is None and not settings.event_log
+            hint = "EVENT_LOG is off" if off else "it may not have arrived, or its entry has expired"
+            return _Asked(None, {}, hint + await reader.hint(), reader.options)
+        paths = {view["doc"] for message in story["messages"] for view in message["views"]}
         holdings: Holdings = {}
-        for snapshot in await store.read(refs):
-            source = (snapshot.data or {}).get("source")
+        for ref in (Ref(*path.rsplit("/", 1)) for path in sorted(paths) if "/" in path):
+            document = await reader.document(ref)
+            source = document.data.get("source") if document is not None else None
             groups = source.get("stamps") if isinstance(source, dict) else None
             if isinstance(groups, list):
-                holdings[snapshot.ref.path] = {group["stamp"]: group["fields"] for group in groups}
-        return story, holdings
+                holdings[ref.path] = {group["stamp"]: group["fields"] for group in groups}
+        return _Asked(story, holdings, "", reader.options)
 
 
-def _print(message: dict[str, Any], holdings: Holdings) -> None:
+def _print(message: dict[str, Any], asked: _Asked) -> None:
     print_line(f"Message {clean(message['messageId'])}: {verdict(message['outcome'], message['reason'])}")
     print_facts(
         [
@@ -79,7 +98,8 @@ def _print(message: dict[str, Any], holdings: Holdings) -> None:
         indent="  ",
     )
     if message["letter"] is not None:
-        print_line(f"  It was buried: millpond dlq show {clean(message['letter'])}")
+        shown = shlex.quote(clean(message["letter"]))
+        print_line(f"  It is a dead letter: millpond dlq show {shown}{asked.options}")
     for view in message["views"]:
         print_line()
         place = f", {clean(view['doc'])}" if view["doc"] else ""
@@ -89,7 +109,7 @@ def _print(message: dict[str, Any], holdings: Holdings) -> None:
             winner = view["winner"]["stamp"]
             rows = [("this message", *stamp_parts(view["stamp"])), ("document now", *stamp_parts(winner))]
             print_table(_STAMPS, rows)
-        print_line(_who_won(view, message["messageId"], holdings.get(view["doc"])))
+        print_line(_who_won(view, message["messageId"], asked.holdings.get(view["doc"])))
 
 
 def _who_won(view: dict[str, Any], message_id: str, held: dict[str, list[str]] | None) -> str:

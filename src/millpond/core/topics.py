@@ -184,9 +184,8 @@ class Topics:
                 "SUBSCRIPTION_TOPIC_MAP for its subscription"
             )
         names = " or ".join(f"{_quoted(given.name)} (from {given.where})" for given in tried[:3])
-        meant = did_you_mean(self._nearest(tried[0].name)).strip()
-        hint = meant or f"known topics: {', '.join(sorted(self.feeding))}"
-        return UnroutableEvent(f"no view feeds on {names}; {hint}")
+        meant = did_you_mean(self._nearest(tried[0].name))
+        return UnroutableEvent(f"no view feeds on {names}; {meant}known topics: {', '.join(sorted(self.feeding))}")
 
     def _unknown(self, setting: str, subscription: str, name: str) -> SettingsError:
         known = f"known topics: {', '.join(sorted(self.feeding))}"

@@ -18,7 +18,7 @@ import random
 import secrets
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -53,7 +53,7 @@ from millpond.dead_letters.correction import (
     unpack,
 )
 from millpond.dead_letters.describe import fault_fields, refusal_of, with_replay
-from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter, state_of
+from millpond.dead_letters.filter import ALL_LETTERS, LetterFilter
 from millpond.stores.update import Budget, Decide, Decided, Read, retry_conflicts, update
 
 # Well under a document's limit, so that the other fields fit too.
@@ -64,7 +64,6 @@ _SHOWN_CHARS_MAX = 500
 _ATTRIBUTES_SHOWN_CHARS_MAX = 10_000
 _BUDGET = Budget(tries=10, after_conflict=Pauses(0.001, 0.02))
 _SCANNED_AT_ONCE = 100
-_NOT_SHOWN = frozenset({"delivery", "parts", "dataMark", "correction"})
 R = TypeVar("R")
 # Sends a delivery through the engine; to the named views only, or to all for None.
 Send = Callable[[Delivery, frozenset[str] | None], Awaitable[Result]]
@@ -285,12 +284,6 @@ async def matching_letters(
 def attributes_text(delivery: Delivery) -> str:
     """The attributes as JSON text: a document cannot hold every name that an attribute may have."""
     return msgspec.json.encode(delivery.attributes).decode()
-
-
-def summary(snapshot: Snapshot) -> dict[str, Any]:
-    """A letter for listings: its fields without the delivery, and its replay state."""
-    data = {k: v for k, v in (snapshot.data or {}).items() if k not in _NOT_SHOWN}
-    return {"id": snapshot.ref.id, **data, "state": state_of(data)}
 
 
 def _restless(ref: Ref) -> Unavailable:

@@ -31,7 +31,17 @@ from millpond.http.pages import Pages
 from millpond.http.request_schemas import PUSH_EXAMPLE
 from millpond.http.routing import Route, Table, json_response
 from millpond.ingress.oidc import PushGuard
-from millpond.ingress.push import PUSH_PATH, RETRY_AFTER_S, Answer, PushEndpoint, Receive, Refusal, Scope, Send
+from millpond.ingress.push import (
+    PUSH_PATH,
+    RETRY_AFTER_S,
+    Answer,
+    Buried,
+    PushEndpoint,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+)
 from millpond.service.service import Service
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -39,7 +49,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _READY_PATHS = ("/health", "/healthz", "/ready", "/readyz")
 _LIVE_PATHS = ("/live", "/livez")
 _PUSH_ANSWERS: op.Answers = {
-    200: [op.Shape(Answer, (*op.DONE, *op.BURIED), own_words=True)],
+    200: [op.Shape(Answer, op.DONE), op.Shape(Buried, op.BURIED, own_words=True)],
     400: [op.Shape(Refusal, (*op.ENVELOPE, "missing_metadata", *op.CONTENT), own_words=True)],
     401: [op.Shape(Refusal, (PushRefused.reason,))],
     403: [op.Shape(Refusal, (PushForbidden.reason, "foreign_origin"))],

@@ -74,6 +74,13 @@ class Answer(msgspec.Struct):
     views: list[ViewAnswer]
 
 
+class Buried(Answer):
+    """A message that can never succeed, and is kept as a dead letter: Pub/Sub may forget it."""
+
+    error: ErrorText
+    trace: TraceText | UnsetType = UNSET
+
+
 class Refusal(Answer):
     """A message that is not settled, or a request without one."""
 
@@ -183,7 +190,7 @@ class PushEndpoint:
         views = [ViewAnswer(view.view, view.doc, view.outcome, view.reason) for view in result.views]
         message_id = delivery.message_id if delivery is not None else ""
         headers: Headers = []
-        if status == ACKNOWLEDGED:
+        if status == ACKNOWLEDGED and result.outcome is not Outcome.POISON:
             body = self._encode(Answer(result.outcome, result.reason, message_id, result.topic, views))
         else:
             if isinstance(result.error, _Refused | PushRefused):
@@ -192,8 +199,8 @@ class PushEndpoint:
             if status in _HEADERS:
                 headers = [_HEADERS[status]]
             error, trace = explained(result.error), trace_of(result.error) or UNSET
-            refusal = Refusal(result.outcome, result.reason, message_id, result.topic, views, error, trace)
-            body = self._encode(refusal)
+            kind = Buried if status == ACKNOWLEDGED else Refusal
+            body = self._encode(kind(result.outcome, result.reason, message_id, result.topic, views, error, trace))
         respond(status, headers, body)
         self._outcomes.publish(delivery, result, settlement, time.perf_counter() - started)
 
