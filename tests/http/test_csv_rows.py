@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from millpond.http.api.csv_rows import COLUMNS_MAX, Columns, cell, harmless
+from millpond.http.api.csv_rows import COLUMNS_MAX, CsvColumns, cell, harmless
 
 
 def table(*documents: dict[str, Any], learned: int | None = None) -> list[list[str]]:
     """The file of these documents, read back; its columns are those of the first `learned`."""
-    columns = Columns()
+    columns = CsvColumns()
     for document in documents[:learned]:
         columns.learn(document)
     rows = [columns.row(f"d{n}", document) for n, document in enumerate(documents)]
@@ -86,7 +86,7 @@ def test_values_stay_what_they_are(value: Any, shown: str) -> None:
 
 def test_separators_quotes_and_line_ends_are_quoted() -> None:
     """By RFC 4180: lines end with CR LF, and a quote in a cell is doubled."""
-    columns = Columns()
+    columns = CsvColumns()
     columns.learn({"a": 1})
     hostile = 'x,"y"\r\nz;\u2028\0'
     line = columns.row("i,d", {"a": hostile})

@@ -36,7 +36,7 @@ def leaves(value: Document, above: str = "") -> Iterator[tuple[str, Any]]:
             yield path, inner
 
 
-class Columns:
+class CsvColumns:
     """The paths that have a column, in the order in which documents showed them."""
 
     def __init__(self) -> None:

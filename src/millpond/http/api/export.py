@@ -18,7 +18,7 @@ from starlette.responses import Response
 from millpond.core.errors import StoreError
 from millpond.core.model import Snapshot
 from millpond.http.access import Access, RequestFault
-from millpond.http.api.csv_rows import COLUMNS_MAX, Columns
+from millpond.http.api.csv_rows import COLUMNS_MAX, CsvColumns
 from millpond.http.api.document_filter import PARAMETERS, DocumentFilter, document_filter, matching_documents
 from millpond.http.api.documents import COLLECTION, as_document
 from millpond.http.operation import INVALID_QUERY, fails, operation, parameter
@@ -114,7 +114,7 @@ class ExportApi:
 
     async def _csv(self, collection: str, wanted: DocumentFilter) -> AsyncGenerator[bytes, None]:
         """Two passes: the first keeps names only, so that a thousand big documents are never in memory."""
-        columns, learned = Columns(), 0
+        columns, learned = CsvColumns(), 0
         async with contextlib.aclosing(self._matching(collection, wanted)) as first:
             async for snapshot in first:
                 columns.learn(snapshot.data or {})
