@@ -60,7 +60,8 @@ def call(server: Server, method: str, path: str, **headers: str) -> tuple[int, s
         if response.headers["content-type"] == "text/event-stream":
             return response.status_code, ""
         is_json = response.read() and response.headers["content-type"] == "application/json"
-        return response.status_code, response.json().get("reason", "") if is_json else ""
+        found = response.json() if is_json else {}
+        return response.status_code, found.get("reason", "") if isinstance(found, dict) else ""
 
 
 def refusal(method: str, status: int, reason: str) -> tuple[int, str]:

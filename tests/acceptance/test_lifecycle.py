@@ -135,6 +135,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "FIRESTORE_DATABASE": ("", "my/db", "default)", "a b", "x" * 64),
     "PORT": ("http", "", "-1", "65536", "80.0", "8080x"),
     "STORE": ("", "sqlite:", "postgres://db", "millpond.db", "sqlite: ", "MEMORY"),
+    "BUILT_IN_VIEWS": ("", "ops_service", "all,none", "parcels"),
     "VIEWS": ("not-a-module", "a b", "a..b", "/etc/views.py", "no_such_module_anywhere"),
     "ROUTES": (
         "x",

@@ -57,6 +57,8 @@ def test_hello_comes_first_and_is_complete(start: Start) -> None:
         "kind": "latest",
         "collection": "market_ticks_latest",
         "topics": ["market-ticks"],
+        "builtIn": True,
+        "nested": False,
     }
     history = hello["history"]
     assert set(history) == STEP_NAMES | {"stepSeconds", "viewSteps"}

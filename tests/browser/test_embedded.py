@@ -42,7 +42,7 @@ def test_every_page_works_below_the_mount(url: str, size: tuple[int, int], look:
     page = dashboard.page
     for address, heading in (
         ("#/", re.compile(".")),
-        ("#/models", "Read models"),
+        ("#/models", "parcels"),
         ("#/letters", "Dead letters"),
         ("#/event", "Events"),
         ("#/docs", "All collections"),

@@ -101,6 +101,9 @@ def addresses(server: Server) -> list[str]:
     return [
         *("#/models", "#/", "#/models/signals", "#/models/runs", "#/models/runs/hostile", "#/docs"),
         *(f"#/docs/{name}" for name in lists),
+        *("#/models/board", "#/models/view/market_ticks", "#/docs/market_ticks?since=1h"),
+        f"#/models/view/market_ticks?field={quote(IMAGE, safe='')}&text={quote(BREAKOUT, safe='')}",
+        f"#/models/view/{quote(IMAGE, safe='')}?sort={quote(SCRIPT, safe='')}",
         *("#/letters", "#/event", f"#/docs/{quote(IMAGE, safe='')}", f"#/models/runs/{quote(IMAGE, safe='')}"),
         *(bars + events + documents + letters),
     ]

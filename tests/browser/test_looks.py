@@ -14,6 +14,11 @@ from tests.common.server import Server, Start
 FIRST_VIEW_BYTES_MAX = 150_000
 PAGES = (
     *("#/", "#/models", "#/models/bars", "#/models/signals", "#/models/runs", "#/docs", "#/docs/trade_signals"),
+    *(
+        "#/models/board",
+        "#/models/view/market_ticks",
+        "#/models/view/market_ticks?sort=-id&field=symbol&text=A&since=1h",
+    ),
     *("#/doc/trade_signals/sig-101", "#/doc/ops_services/dev__billing", "#/letters", "#/event", "#/event/known"),
 )
 # Text that is fainter than WCAG AA allows against what lies behind it: 4.5, or 3 where it is large.

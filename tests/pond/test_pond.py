@@ -260,7 +260,10 @@ WRONG_ARGUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "store twice": ({"store": "memory", "settings": {"STORE": "memory"}}, "an argument of its own"),
     "settings": ({"store": "memory", "settings": "x"}, "must be a dict of settings"),
     "settings and store": ({"store": "memory", "settings": load_settings({})}, "given twice"),
-    "firestore": ({"store": "firestore"}, "GCP_PROJECT=: must be set"),
+    "firestore": ({"store": "firestore"}, "^GCP_PROJECT, ENV: must be set"),
+    "built-in": ({"store": "firestore", "views": None}, "ENV, SYSTEM_EVENTS_TOPIC, DEFAULT_REGION: must be set"),
+    "two choices": ({"store": "memory", "settings": {"BUILT_IN_VIEWS": "all"}}, "has no effect beside views="),
+    "no view": ({"store": "memory", "views": None, "settings": {"BUILT_IN_VIEWS": "none"}}, "no view to load"),
 }
 
 

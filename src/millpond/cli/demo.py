@@ -44,7 +44,8 @@ def demo(ctx: click.Context, seed: int, rate: float, log_file: str | None) -> No
         refuse_without_log(settings)
         if settings.push_audience is not None:
             raise exit_codes.WrongUsage("the demo pushes without a token: unset PUSH_AUDIENCE for it")
-        settings = msgspec.structs.replace(settings, steps=(*settings.steps, _STEPS))
+        # The feed is made of events of the built-in views.
+        settings = msgspec.structs.replace(settings, steps=(*settings.steps, _STEPS), built_in_views=("all",))
         show = Show(seed=seed, rate=rate)
         with open(log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a device as well as a file
             server.serve(settings, log_stream=log, beside=show.run)

@@ -2,6 +2,7 @@
 
     MillpondError
     ├─ SettingsError            refuse to start: which setting, its value, what is allowed
+    │  └─ SettingsMissing       those without a default that are not set, all at once
     ├─ UsageError               an embedded pond is called in a way that cannot work
     ├─ Poison                   the event is invalid, and a retry cannot change that
     │  ├─ MalformedEnvelope     nothing identifiable arrived: 400, nothing kept
@@ -30,7 +31,7 @@ Each adapter translates foreign exceptions into this tree in one place. What is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from millpond.core.traceback_text import frames_of_view, place_of, text_of, trace_text, where
@@ -58,6 +59,14 @@ class SettingsError(MillpondError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"{name}={value!s:.200}: {allowed}")
         self.name = name
+
+
+class SettingsMissing(SettingsError):
+    """Settings without a default are not set. The text names all of them; `name` is the first."""
+
+    def __init__(self, names: Sequence[str], why: str) -> None:
+        MillpondError.__init__(self, f"{', '.join(names)}: must be set {why}")
+        self.name = names[0]
 
 
 class UsageError(MillpondError):

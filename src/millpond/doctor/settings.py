@@ -94,7 +94,7 @@ def _views(settings: Settings) -> list[Finding]:
     try:
         views = load_views(settings)
     except SettingsError as error:
-        return [problem("views", str(error), "mend the module, then look: millpond views")]
+        return [problem("views", str(error), "mend it, then look: millpond views")]
     found = [fine("views", f"{len(views)} views are loaded: {', '.join(view.name for view in views)}")]
     try:
         Router(views, route_rules(settings)).topics.check()

@@ -19,6 +19,7 @@ from millpond.http import operation as op
 from millpond.http.access import Access, Exposed
 from millpond.http.api.artifacts import Artifacts
 from millpond.http.api.documents import Api
+from millpond.http.api.export import ExportApi
 from millpond.http.api.flow import FlowApi
 from millpond.http.api.letter_edits import LetterEditsApi
 from millpond.http.api.letters import LettersApi
@@ -166,6 +167,7 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
         openapi.route(),
         Route(EVENTS_PATH, {"POST": events.take}, Access.PUSH),
         *Api(service).routes(),
+        *ExportApi(service).routes(),
         *LettersApi(service).routes(),
         *LetterEditsApi(service).routes(),
         *LiveApi(service).routes(),

@@ -28,6 +28,10 @@ def print_welcome(settings: Settings, url: str, source_welcome: str | None) -> N
         who = f"{settings.push_service_account} for {settings.push_audience}"
         print(f"Takes pushes at {url}{PUSH_PATH} with a token of {who}", flush=True)  # noqa: T201
         return
+    if not settings.has_built_in("ops_services"):
+        # The message to try is one of its events.
+        print(f"Takes pushes at {url}{PUSH_PATH}", flush=True)  # noqa: T201
+        return
     now = time.time_ns() // 1_000
     data = msgspec.json.encode({"service": "hello", "status": "ok", "timestamp": timestamps.to_text(now)})
     body = {

@@ -114,6 +114,7 @@ _TEXTS = {
     431: "The headers are over 32 KiB. The connection is closed.",
     500: "A bug: the log has the stack.",
     503: "Not now: nothing was acknowledged, come again.",
+    505: "Needs HTTP/1.1.",
 }
 _HEADERS: dict[int, tuple[str, Schema]] = {
     401: ("WWW-Authenticate", {"description": "How to come.", "schema": {"const": "Bearer"}}),

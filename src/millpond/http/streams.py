@@ -1,13 +1,14 @@
-"""Server-sent events: answers that run for as long as the client reads and the server runs. Used by `api.live`.
+"""Answers in pieces: server-sent events, which run for as long as the client reads and the server runs, and files.
 
 Their number is limited, and each sends only as fast as its client reads. A stream ends as soon as its client
-disconnects. If a client stops reading, the connection is closed, as any other is (`limits`).
+disconnects. If a client stops reading, the connection is closed, as any other is (`limits`). If making a piece
+fails, the connection is closed without the end of the answer. Used by `api.live` and `api.export`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 from starlette.responses import Response
 
@@ -17,21 +18,26 @@ from millpond.ingress.push import Receive, Scope, Send
 STREAMS_MAX = 64
 RETRY_AFTER_S = 10
 MEDIA_TYPE = "text/event-stream"
+# nginx, and proxies built on it, would otherwise buffer frames.
+_EVENTS = {"content-type": MEDIA_TYPE, "x-accel-buffering": "no"}
 
 
 class Streams:
-    """Counts and limits the open streams."""
+    """Counts and limits the open streams of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = STREAMS_MAX) -> None:
         self.open = 0
+        self._limit = limit
 
     def check_room(self) -> None:
         """Refuse the request if there are too many streams already."""
-        if self.open >= STREAMS_MAX:
-            text = f"{STREAMS_MAX} streams are open: close one, or come again later"
+        if self.open >= self._limit:
+            text = f"{self._limit} streams are open: close one, or come again later"
             raise RequestFault(429, "too_many_streams", text, {"retry-after": str(RETRY_AFTER_S)})
 
-    def start(self, frames: AsyncGenerator[bytes, None], close: Callable[[], None]) -> EventStream:
+    def start(
+        self, frames: AsyncGenerator[bytes, None], close: Callable[[], None], headers: Mapping[str, str] = _EVENTS
+    ) -> StreamedAnswer:
         """Answer with `frames`; `close` is called when the stream ends, for any reason."""
         self.open += 1
 
@@ -39,17 +45,18 @@ class Streams:
             self.open -= 1
             close()
 
-        return EventStream(frames, closed)
+        return StreamedAnswer(frames, closed, headers)
 
 
-class EventStream(Response):
-    def __init__(self, frames: AsyncGenerator[bytes, None], closed: Callable[[], None]) -> None:
+class StreamedAnswer(Response):
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], closed: Callable[[], None], headers: Mapping[str, str]
+    ) -> None:
         self._frames = frames
         self._closed = closed
         self.status_code = 200
         self.background = None
-        # nginx, and proxies built on it, would otherwise buffer frames.
-        self.init_headers({"content-type": MEDIA_TYPE, "x-accel-buffering": "no"})
+        self.init_headers(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send_all(send, has_body=scope["method"] != "HEAD"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from millpond.core.declarations import check_declarations, name_of
 from millpond.core.errors import SettingsError
+from millpond.core.suggest import suggest
 from millpond.core.view import View
 from millpond.plugins import import_module
 from millpond.settings import Settings
@@ -22,9 +23,27 @@ from millpond.views.services import OpsServices
 from millpond.views.signals import TradeSignals
 from millpond.views.ticks import LatestTicks, TickHistory
 
+_PACKAGE = "millpond.views"
+
 
 def built_in_views(settings: Settings) -> list[View]:
-    """The built-in views, configured by the settings."""
+    """The built-in views that BUILT_IN_VIEWS chooses, configured by the settings."""
+    views = {view.collection: view for view in _all_built_in(settings)}
+    chosen = settings.built_in_views
+    missing = next((name for name in chosen if name not in {"all", "none", *views}), None)
+    if missing is not None:
+        what = f"TICK_HISTORY and BARS_ID, as they are, leave no view {missing}; {suggest(missing, views)}"
+        raise SettingsError("BUILT_IN_VIEWS", ",".join(chosen), what)
+    return [view for name, view in views.items() if settings.has_built_in(name)]
+
+
+def is_built_in(view: View) -> bool:
+    """Whether Millpond has it itself; a subclass in a module of a user is one of the user's."""
+    return type(view).__module__.startswith(f"{_PACKAGE}.")
+
+
+def _all_built_in(settings: Settings) -> list[View]:
+    """Their names are their collections."""
     skew_us, backfill_days = settings.max_future_skew_us, settings.bars_max_backfill_days
     views: list[View] = [
         OpsServices(
@@ -37,7 +56,7 @@ def built_in_views(settings: Settings) -> list[View]:
         IngestPipelines(env=settings.env, max_future_skew_us=skew_us),
         LatestTicks(
             late_after_s=settings.ticks_max_late_s or None,
-            has_history=settings.tick_history,
+            has_history=settings.tick_history and settings.has_built_in("market_ticks"),
             max_future_skew_us=skew_us,
         ),
         MinuteBars(
@@ -62,6 +81,11 @@ def load_views(settings: Settings) -> list[View]:
     views = built_in_views(settings)
     for name in settings.views:
         views += _views_of(import_module("VIEWS", name), name, settings)
+    if not views:
+        what = (
+            "leaves no view to load: name modules with views of your own in VIEWS (docs/views.md), or set it to all"
+        )
+        raise SettingsError("BUILT_IN_VIEWS", ",".join(settings.built_in_views), what)
     check_views(views, settings)
     return views
 

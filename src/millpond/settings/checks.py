@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millpond.core.errors import SettingsError
+from millpond.core.errors import SettingsError, SettingsMissing
 
 if TYPE_CHECKING:
     from millpond.settings.loading import Settings
 
 FIRESTORE = "firestore"
 # They name shared resources, so they have no default on Firestore. An embedded store does not need them.
-REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV", "SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")
+REQUIRED_ON_FIRESTORE = ("GCP_PROJECT", "ENV")
+# Those that a built-in view needs on Firestore as well.
+REQUIRED_BY_VIEW = {"ops_services": ("SYSTEM_EVENTS_TOPIC", "DEFAULT_REGION")}
 
 
 def check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
@@ -36,13 +38,14 @@ def check_together(values: Mapping[str, Any], *, on_cloud_run: bool) -> None:
         )
 
 
-def check_cloud(
-    values: Mapping[str, Any], origins: Mapping[str, str], required: Sequence[str], *, emulated: bool
-) -> None:
+def chooses(built_in_views: Sequence[str], view: str) -> bool:
+    """Whether this value of BUILT_IN_VIEWS is all, or names the view."""
+    return "all" in built_in_views or view in built_in_views
+
+
+def check_cloud(values: Mapping[str, Any], origins: Mapping[str, str], *, built_in: bool, emulated: bool) -> None:
     if values["store"] == FIRESTORE:
-        for name in required:
-            if origins[name] == "default":
-                raise SettingsError(name, "", "must be set where STORE=firestore")
+        _check_required(origins, values["built_in_views"] if built_in else ())
     topic = values["dlq_topic"]
     if topic is not None and "/" not in topic and origins["GCP_PROJECT"] == "default" and not emulated:
         raise SettingsError("DLQ_TOPIC", topic, "must be a path, projects/P/topics/T, unless GCP_PROJECT is set")
@@ -57,6 +60,19 @@ def check_cloud(
         raise SettingsError(
             given, values[given.lower()], f"must be accompanied by {missing}: a token alone proves little"
         )
+
+
+def _check_required(origins: Mapping[str, str], built_in_views: Sequence[str]) -> None:
+    """Refuse to start without what has no default on Firestore. All that is missing is in one message."""
+    missing = [name for name in REQUIRED_ON_FIRESTORE if origins[name] == "default"]
+    advice = ""
+    for view, names in REQUIRED_BY_VIEW.items():
+        of_view = [name for name in names if origins[name] == "default" and chooses(built_in_views, view)]
+        if of_view:
+            missing += of_view
+            advice += f" ({' and '.join(of_view)} only while BUILT_IN_VIEWS includes {view})"
+    if missing:
+        raise SettingsMissing(missing, f"with STORE=firestore{advice}")
 
 
 def check_exposure(settings: Settings) -> None:

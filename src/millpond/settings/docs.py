@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 
 from millpond import settings
 from millpond.core.errors import SettingsError
@@ -19,6 +20,7 @@ _IMPOSSIBLE = ("\x00", "")
 # Environments that each parser accepts and `load` refuses.
 _ALSO_REFUSED = (
     {"STORE": "firestore"},
+    {"STORE": "firestore", "BUILT_IN_VIEWS": "none"},
     {"DLQ_TOPIC": "letters"},
     {"ACCESS_DENIED": "dlq"},
     {"FIRESTORE_RETRY_INITIAL_BACKOFF_S": "7"},
@@ -28,9 +30,9 @@ _HEAD = """\
 
 Every setting is an environment variable. On the embedded store every one has a default: with none set, `millpond
 serve` listens on 127.0.0.1:8080 and keeps its documents in `var/millpond.db`. With `STORE=firestore` these must be
-set: {required}. The options `--host`, `--port`,
-`--store`, `--views` and `--steps` win over the environment. A value that is not allowed is refused before anything
-starts, with the setting's name, the value and what is allowed:
+set: {required}.
+The options `--host`, `--port`, `--store`, `--views` and `--steps` win over the environment. A value that is not
+allowed is refused before anything starts, with the setting's name, the value and what is allowed:
 
 ```
 {example}
@@ -61,10 +63,16 @@ def render() -> str:
     """The page, as Markdown."""
     secrets = [f"`{row.name}`" for row in TABLE if row.secret]
     masked = f" It masks secrets: {', '.join(secrets)}." if secrets else ""
-    required = ", ".join(f"`{name}`" for name in settings.REQUIRED_ON_FIRESTORE)
+    required = _named(settings.REQUIRED_ON_FIRESTORE)
+    for view, names in settings.REQUIRED_BY_VIEW.items():
+        required += f", and, if the view `{view}` is on, {_named(names)}"
     head = _HEAD.format(required=required, example=_refusal({"PORT": "http"}), masked=masked)
     rows = "".join(_row(setting) for setting in TABLE)
     return head + rows + _FOOT.format(lines="\n".join(map(_refusal, _ALSO_REFUSED)))
+
+
+def _named(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
 
 
 def allowed(setting: Setting) -> str:

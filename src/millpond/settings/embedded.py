@@ -11,12 +11,9 @@ from collections.abc import Mapping
 
 from millpond.core.errors import SettingsError
 from millpond.core.suggest import suggest
-from millpond.settings.checks import REQUIRED_ON_FIRESTORE
 from millpond.settings.loading import Settings, load
 from millpond.settings.table import TABLE
 
-# What the views of the host need on Firestore; the others are settings of the built-in views.
-_REQUIRED_OF_ALL = ("GCP_PROJECT", "ENV")
 # The server of the host listens, not the pond.
 _OF_THE_HOST = ("HOST", "PORT", "HTTP_CONNECTIONS_MAX")
 _ARGUMENTS = {"STORE": "store", "VIEWS": "views"}
@@ -27,7 +24,7 @@ _PLATFORM = ("K_SERVICE", "PUBSUB_EMULATOR_HOST")
 def embedded_settings(
     store: str | Settings | None, given: Settings | Mapping[str, object] | None, *, built_in: bool
 ) -> Settings:
-    """`built_in`: whether the pond has the built-in views, which need more settings on Firestore."""
+    """`built_in`: whether the pond has those that BUILT_IN_VIEWS chooses, or views of the host only."""
     if isinstance(store, Settings) and given is None:
         return store
     if isinstance(given, Settings):
@@ -41,8 +38,10 @@ def embedded_settings(
         what = 'must be "sqlite:PATH", "firestore" or "memory" (nothing is kept)'
         raise SettingsError("STORE", _named(store), what)
     platform = {name: os.environ[name] for name in _PLATFORM if name in os.environ}
-    required = REQUIRED_ON_FIRESTORE if built_in else _REQUIRED_OF_ALL
-    return load(platform, {**overrides, "STORE": store}, required=required)
+    if not built_in and "BUILT_IN_VIEWS" in overrides:
+        what = "has no effect beside views=…, which are all the views of the pond"
+        raise SettingsError("BUILT_IN_VIEWS", overrides["BUILT_IN_VIEWS"], what)
+    return load(platform, {**overrides, "STORE": store}, built_in=built_in)
 
 
 def _named(store: object) -> str:

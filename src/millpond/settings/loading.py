@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 
 from millpond.core import timestamps
 from millpond.core.errors import SettingsError
-from millpond.settings.checks import FIRESTORE, REQUIRED_ON_FIRESTORE, check_cloud, check_together
+from millpond.settings.checks import FIRESTORE, check_cloud, check_together, chooses
 from millpond.settings.table import TABLE
 
 
@@ -62,6 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     firestore_collection_prefix: str
     firestore_rpc_deadline_s: float
     views: tuple[str, ...]
+    built_in_views: tuple[str, ...]
     routes: dict[str, dict[str, str]]
     subscription_topic_map: dict[str, str]
     source_topic: str | None
@@ -122,6 +123,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return self.store != FIRESTORE and not self.is_exposed
         return self.view_errors == "full"
 
+    def has_built_in(self, view: str) -> bool:
+        """Whether BUILT_IN_VIEWS is all, or names this view."""
+        return chooses(self.built_in_views, view)
+
     def by_name(self) -> SettingsByName:
         """The settings that steps get."""
         return SettingsByName({row.name: getattr(self, row.field) for row in TABLE if not row.secret})
@@ -136,11 +141,11 @@ def load(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
     *,
-    required: Sequence[str] = REQUIRED_ON_FIRESTORE,
+    built_in: bool = True,
 ) -> Settings:
     """The settings of `environment` (os.environ) with `overrides` from the command line on top.
 
-    `required` are those that have no default on Firestore.
+    `built_in` is False for a pond with views of its own, whatever BUILT_IN_VIEWS says.
     """
     environment = os.environ if environment is None else environment
     overrides = overrides or {}
@@ -163,5 +168,6 @@ def load(
     if values["event_log"] is None:
         values["event_log"] = values["store"] != FIRESTORE
     check_together(values, on_cloud_run=on_cloud_run)
-    check_cloud(values, origins, required, emulated=bool(environment.get("PUBSUB_EMULATOR_HOST")))
+    emulated = bool(environment.get("PUBSUB_EMULATOR_HOST"))
+    check_cloud(values, origins, built_in=built_in, emulated=emulated)
     return Settings(origins=origins, **values)

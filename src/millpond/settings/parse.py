@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from millpond.core.suggest import suggest
+
 Parse = Callable[[str], Any]
 
 
@@ -150,6 +152,21 @@ def modules(value: str) -> tuple[str, ...]:
     if not all(part.isidentifier() for name in names for part in name.split(".")):
         raise ValueError("names of Python modules, separated by commas")
     return names
+
+
+def some_of(*known: str) -> Parse:
+    """`all`, `none`, or some of the known names. The words stay as they were given: ("all",) or ("none",)."""
+
+    def parsed(value: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if names in {("all",), ("none",)}:
+            return names
+        wrong = next((name for name in names if name not in known), None)
+        if wrong is not None or not names:
+            raise ValueError(f"all, none, or names separated by commas; {suggest(wrong or '', known)}")
+        return names
+
+    return parsed
 
 
 def topic_map(value: str) -> dict[str, str]:

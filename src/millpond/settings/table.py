@@ -25,6 +25,16 @@ class Setting(NamedTuple):
 
 
 _DAYS_MAX = 36_500
+# As `millpond views` lists them; with BARS_ID=nested the bars have the last name.
+BUILT_IN_VIEWS = (
+    "ops_services",
+    "ingest_pipelines",
+    "market_ticks_latest",
+    "market_ticks",
+    "market_bars_1m",
+    "trade_signals",
+    "market_bars_1m_by_symbol",
+)
 GOOGLE_CERTS_URL = "https://www.googleapis.com/oauth2/v1/certs"
 TABLE: tuple[Setting, ...] = (
     Setting("HOST", "127.0.0.1", parse.text(), "Address to listen on; on Cloud Run 0.0.0.0 unless set."),
@@ -75,6 +85,12 @@ TABLE: tuple[Setting, ...] = (
         "FIRESTORE_RPC_DEADLINE_S", "3.0", parse.number(0.1, 60), "Longest a single call to Firestore may take."
     ),
     Setting("VIEWS", "", parse.modules, "Modules with views of your own, separated by commas."),
+    Setting(
+        "BUILT_IN_VIEWS",
+        "all",
+        parse.some_of(*BUILT_IN_VIEWS),
+        "Which of the views that Millpond has itself are loaded.",
+    ),
     Setting("ROUTES", "{}", parse.routes, "JSON: subscription → kind (whose views) and topic (as shown)."),
     Setting("SUBSCRIPTION_TOPIC_MAP", "{}", parse.topic_map, "JSON: subscription → topic."),
     Setting("SOURCE_TOPIC", "", parse.optional, "Topic of every message that names none."),

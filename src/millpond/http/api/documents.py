@@ -13,6 +13,7 @@ from starlette.responses import Response
 from millpond.core.answers import Count
 from millpond.core.model import Ref, Snapshot
 from millpond.http.access import Access, RequestFault
+from millpond.http.api.document_filter import PARAMETERS, document_filter, matching_page
 from millpond.http.operation import INVALID_QUERY, NOT_FOUND, in_path, operation, parameter
 from millpond.http.routing import Route, failure
 from millpond.reprocess.why import Why, explain
@@ -30,7 +31,7 @@ PAGE = (
     ),
     parameter("query", "after", "`next` of the page before."),
 )
-_COLLECTION = in_path("collection", "A collection's path; a slash is `%2F`.", "ops_services")
+COLLECTION = in_path("collection", "A collection's path; a slash is `%2F`.", "ops_services")
 _ID = in_path("id", "The document's id; a slash is `%2F`, a percent sign `%25`.", "dev__api")
 Next = Annotated[str | None, Meta(description="What to give as `after` for the next page; null at the end.")]
 
@@ -115,7 +116,7 @@ class Api:
         found = await self._service.store.collections()
         return Collections([Collection(name, n) for name, n in found])
 
-    @operation("document", NOT_FOUND, parameters=[_COLLECTION, _ID])
+    @operation("document", NOT_FOUND, parameters=[COLLECTION, _ID])
     async def _document(self, _: Request, collection: str, key: str) -> Document | Response:
         """One document."""
         ref = Ref(collection, key)
@@ -127,17 +128,22 @@ class Api:
     @operation(
         "documents",
         INVALID_QUERY,
-        parameters=[_COLLECTION, *PAGE],
+        parameters=[COLLECTION, *PAGE, *PARAMETERS],
         leads_to={"document": {name: f"$response.body#/docs/0/{name}" for name in ("collection", "id")}},
     )
     async def _documents(self, request: Request, collection: str) -> DocumentPage:
         """The documents of a collection.
 
-        By id, in pages. A collection that does not exist is an empty page.
+        By id, in pages. A collection that does not exist is an empty page. With a filter, a page may be short or
+        empty although there are more: go on as long as there is a `next`.
         """
-        limit = page_limit(request.query_params)
-        found = await self._service.store.list_documents(collection, limit + 1, request.query_params.get("after"))
-        snapshots, following = split_page(found, limit)
+        query = request.query_params
+        limit, after, wanted = page_limit(query), query.get("after"), document_filter(query)
+        store = self._service.store
+        if wanted.takes_all:
+            snapshots, following = split_page(await store.list_documents(collection, limit + 1, after), limit)
+        else:
+            snapshots, following = await matching_page(store, collection, wanted, limit, after)
         return DocumentPage([as_document(snapshot) for snapshot in snapshots], following)
 
     @operation("why", NOT_FOUND, parameters=[in_path("id", "A message id or an event id.", "1001")])

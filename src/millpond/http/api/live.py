@@ -17,6 +17,7 @@ from starlette.responses import Response
 from millpond._version import __version__
 from millpond.core import timestamps
 from millpond.core.model import Outcome
+from millpond.core.view import View
 from millpond.http.access import Access, RequestFault
 from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operation, parameter
 from millpond.http.routing import Route
@@ -24,6 +25,7 @@ from millpond.http.streams import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
 from millpond.live.tails import Tail, Wanted
 from millpond.service.service import Service
+from millpond.service.views import is_built_in
 
 LIVE_PATH = "/api/live"
 TAIL_PATH = "/api/tail"
@@ -120,7 +122,15 @@ class LiveApi:
             "now": timestamps.to_text(time.time_ns() // 1_000),
             "accepting": service.engine.accepting,
             "views": [
-                {"name": view.name, "kind": view.kind, "collection": view.collection, "topics": list(view.topics)}
+                {
+                    "name": view.name,
+                    "kind": view.kind,
+                    "collection": view.collection,
+                    "topics": list(view.topics),
+                    "builtIn": is_built_in(view),
+                    # Its documents may be in collections below this one.
+                    "nested": type(view).collection_of is not View.collection_of,
+                }
                 for view in service.views
             ],
             "history": service.monitor.history.shown(),

@@ -9,6 +9,7 @@ import { pager } from "./pager.js";
 import { to, toDocument } from "./routes.js";
 import { scrollBox, tableHead } from "./table.js";
 import { cut, mono, said, visible } from "./text.js";
+import { timeFields } from "./time_range.js";
 import { staleNotice } from "./trouble.js";
 
 const PAGE = 50;
@@ -18,7 +19,16 @@ export async function show(page) {
   const collection = page.route.parts.join("/");
   const body = html("div");
   page.title(collection === "" ? "All collections" : visible(collection));
-  page.element.append(html("h1", collection === "" ? "All collections" : said(collection, 80)), tabs("docs"), body);
+  page.element.append(html("h1", collection === "" ? "All collections" : said(collection, 80)), tabs("docs", page.signal));
+  const filters = html("div.filters", { role: "group", "aria-label": "Filters" });
+  const drawFilters = () => filters.replaceChildren(...timeFields(page.route.query, (times) => {
+    location.hash = to("docs", page.route.parts, times);
+  }));
+  if (collection !== "") {
+    drawFilters();
+    page.element.append(filters);
+  }
+  page.element.append(body);
   const load = collection === "" ? () => all(page, body) : () => one(page, body, collection);
   keepFresh({
     signal: page.signal, load,
@@ -26,6 +36,15 @@ export async function show(page) {
     onError: (error) => !body.querySelector(".notice") && body.prepend(staleNotice(error)),
   });
   await load();
+  // Another range or page of the same collection keeps what is shown, and the focus.
+  return (route) => {
+    if (route.parts.join("/") !== collection) return false;
+    const before = page.route.query;
+    page.route = route;
+    if (!["since", "until"].every((name) => before[name] === route.query[name]) && !filters.contains(document.activeElement)) drawFilters();
+    load().catch((error) => page.fail(error));
+    return true;
+  };
 }
 
 async function all(page, body) {
@@ -38,14 +57,22 @@ async function all(page, body) {
 }
 
 async function one(page, body, collection) {
-  const { after } = page.route.query;
-  const { docs, next } = await getJson(docsPath(collection) + query({ limit: PAGE, after }), page.signal);
+  const asked = page.route.query;
+  const { after, since, until } = asked;
+  const { docs, next } = await getJson(docsPath(collection) + query({ limit: PAGE, after, since, until }), page.signal);
+  if (page.route.query !== asked) return;
   const rows = docs.map(({ id, data }) => html("li", { "data-key": id },
     html("a", { href: toDocument(`${collection}/${id}`) }, mono(id, 120)),
     html("p.glimpse", glimpse(data))));
   render(body, html("section.sheet",
-    docs.length ? html("ul.documents", rows) : html("p.note", after ? "There are no more." : "There are no documents in this collection."),
-    pager({ after, next, toPage: (cursor) => to("docs", collection.split("/"), { after: cursor }) })));
+    docs.length ? html("ul.documents", rows) : html("p.note", nothing(asked, next)),
+    pager({ after, next, toPage: (cursor) => to("docs", collection.split("/"), { since, until, after: cursor }) })));
+}
+
+function nothing({ after, since, until }, next) {
+  if (next) return "None of this time among the documents looked at so far: the next page looks further.";
+  if (since || until) return "There are no documents of this time.";
+  return after ? "There are no more." : "There are no documents in this collection.";
 }
 
 /** The first few fields that say something. */

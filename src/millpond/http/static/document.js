@@ -19,7 +19,7 @@ export async function show(page) {
   page.title(visible(id));
   page.element.append(
     html("p.crumbs", html("a", { href: to("docs", parts.slice(0, -1)) }, mono(collection, 100))),
-    html("h1", mono(id, 200)), tabs("docs"), body);
+    html("h1", mono(id, 200)), tabs("docs", page.signal), body);
   const load = async () => {
     const { data, version } = await getJson(docsPath(collection, id), page.signal);
     const { source, ...fields } = data;
