@@ -7,7 +7,7 @@ import { html, render, svg } from "./dom.js";
 import { age, counted, decimal, figure, roundSeconds, seconds, whole } from "./format.js";
 import { GROUPS_LAG_MS, keepFresh, live } from "./live.js";
 import { chip, mark, OUTCOMES, wordOf } from "./marks.js";
-import { to } from "./routes.js";
+import { to, toRunbook } from "./routes.js";
 import { greatest, lastSteps, mean, sum } from "./series.js";
 import { sparkline } from "./sparkline.js";
 import { tableHead } from "./table.js";
@@ -110,7 +110,7 @@ function windowChooser(windowS, choose) {
 }
 
 function verdict() {
-  const { level, text, more, since } = verdictOf(live);
+  const { level, text, more, since, alert } = verdictOf(live);
   // The water in the picture is tilted if an alert fires.
   const tilt = { ok: 0, warning: 2.5, critical: 6, unknown: 0 }[level];
   const surface = svg("svg.pond", { viewBox: "0 0 48 48", "aria-hidden": "true" },
@@ -118,7 +118,8 @@ function verdict() {
     svg("path.water", { d: `M3 ${24 - tilt}L45 ${24 + tilt}A21 21 0 0 1 3 ${24 - tilt}z` }),
     svg("path.surface", { d: `M3 ${24 - tilt}L45 ${24 + tilt}` }));
   return html("div.line", { class: `is-${level}` }, surface,
-    html("div", html("h1", said(text, 300)), html("p", since && ["Began ", age(since), ". "], said(more, 600)), standing()));
+    html("div", html("h1", said(text, 300)),
+      html("p", since && ["Began ", age(since), ". "], said(more, 600), alert && [" ", whatToDo(alert)]), standing()));
 }
 
 function standing() {
@@ -177,18 +178,17 @@ function alertList() {
     html("p.facts",
       alert.value !== null && html("span", html("b", figure(alert.value)), " ", said(alert.unit ?? "")),
       alert.since && html("span", "since ", age(alert.since)),
-      html("span", "runbook: ", html("code", said(runbookName(alert.runbook))))))));
+      html("span", whatToDo(alert.id, alert.title))))));
+}
+
+/** The link to the alert's heading in the runbook; `title` tells several of them apart for a screen reader. */
+function whatToDo(alert, title = "") {
+  return html("a", { href: toRunbook(alert), "aria-label": title ? `What to do: ${title}` : null }, "What to do");
 }
 
 /** Before the first step nothing was measured; after it, this process can never see what is unseen. */
 function unseenWord() {
   return live.series.at.length ? "seen by Cloud Monitoring only" : "not known yet";
-}
-
-/** `docs/runbook.md#letters-pile-up` is the chapter "letters pile up" of the runbook. */
-function runbookName(runbook) {
-  const at = String(runbook ?? "").indexOf("#");
-  return at < 0 ? String(runbook ?? "–") : runbook.slice(at + 1).replaceAll("-", " ");
 }
 
 function letterGroups({ total, groups }) {
