@@ -1,4 +1,4 @@
-"""The runbook speaks of every alert, of no other, and of no threshold that is not in the data; its page is served."""
+"""The runbook, and the page made of it: every alert, no other, and no threshold that is not in the data."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ def test_no_link_of_the_page_is_a_dead_end(server: Server) -> None:
 def test_what_markdown_becomes() -> None:
     """Text stays text, a link to another file becomes its path, a table and a block of code scroll in their box."""
     page = runbook_page.render(
-        "### A `b`\n\n<!-- note -->\n\n<b>x</b> [docs](a.md#b) [c.py](../src/c.py) [of *it*](a.md) [A](#a-b) `#/event`\n\n"
+        "### A `b`\n\n<!-- note -->\n\n<b>x</b> [docs](a.md#b) [c.py](../src/c.py) [of *it*](a.md) "
+        "[A](#a-b) `#/event`\n\n"
         '```sh\na < "b"\n```\n\n| a |\n|---|\n| b |\n'
     )
     assert '<h3 id="a-b">A <code>b</code></h3>' in page

@@ -16,8 +16,8 @@ from millpond.alerts.signals import COUNTERS, GAUGES
 _HEAD = """\
 # Made from src/millpond/alerts/alerts.json. Do not edit it; run
 # .venv/bin/python -m millpond.alerts prometheus > infra/prometheus/millpond.rules.yml
-# What to do when one fires: docs/runbook.md, which the service serves at /runbook. The annotations `runbook_url` are
-# paths below the service's address; with `--url https://…` they are links.
+# What to do when one fires: docs/runbook.md, which the service serves at /runbook. The annotations `runbook_url`
+# are paths below the service's address; with `--url https://…` they are links.
 groups:
   - name: millpond
     rules:

@@ -56,7 +56,8 @@ def render(markdown: str) -> str:
     parser.add_render_rule("table_close", _close_table)
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_inline", _code)
-    return _PAGE % parser.renderer.render(list(_prepared(parser.parse(markdown))), parser.options, {})
+    content: str = parser.renderer.render(list(_prepared(parser.parse(markdown))), parser.options, {})
+    return _PAGE % content
 
 
 def slug(heading: str) -> str:
@@ -80,10 +81,8 @@ def _without_dead_ends(tokens: Sequence[Token]) -> Iterator[Token]:
     path, words = "", ""
     for token in tokens:
         if token.type == "link_open" and not str(token.attrs["href"]).startswith("#"):
-            path, words = (
-                posixpath.normpath(posixpath.join(_FOLDER, str(token.attrs["href"]).partition("#")[0])),
-                "",
-            )
+            file = str(token.attrs["href"]).partition("#")[0]
+            path, words = posixpath.normpath(posixpath.join(_FOLDER, file)), ""
         elif token.type == "link_close" and path:
             yield from (_text_of(" ("), _code_of(path), _text_of(")")) if words else (_code_of(path),)
             path = ""
@@ -100,7 +99,7 @@ def _text_of(content: str) -> Token:
     return Token("text", "", 0, content=content)
 
 
-# --- how some tokens are written: the renderer calls these with itself first ---------------------------------------
+# --- how some tokens are written: the renderer calls these with itself first -------------------------------------
 
 
 def _open_table(*_: Any) -> str:
