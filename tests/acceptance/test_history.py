@@ -82,9 +82,9 @@ def test_a_regular_end_leaves_them_too(start: Start, tmp_path: Path) -> None:
 
 def test_commands_leave_no_trace_in_it(tmp_path: Path) -> None:
     """A command that opens the store itself serves nothing, so it has no history."""
-    store = f"sqlite:{tmp_path / 'pond.db'}"
-    env = {"STORE": store}
-    millpond(tmp_path, "publish", "--topic", "market-ticks", "--data", '{"symbol": "A"}', env=env)
+    env = {"STORE": f"sqlite:{tmp_path / 'pond.db'}"}
+    line = json.dumps(push_body({"symbol": "A"}, topic="market-ticks")).encode()
+    millpond(tmp_path, "ingest", "-", env=env, stdin=line)
     listed = millpond(tmp_path, "ls", "--json", env=env).out
     assert "market_ticks_latest" in listed
     assert "ops_history" not in listed
