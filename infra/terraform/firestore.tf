@@ -11,7 +11,7 @@ resource "google_firestore_database" "this" {
 
 locals {
   # Collections whose documents expire: Firestore deletes them within a day or so after `expireAt`.
-  expiring = ["ops_dedupe", "market_ticks", "dead_letters", "parts", "millpond_event_log"]
+  expiring = ["ops_dedupe", "market_ticks", "dead_letters", "parts", "millpond_event_log", "ops_history"]
 
   # Fields that no query uses. An index costs a write for each document, and one over ever-growing times sends all
   # writes to one server: about 500 a second is then the limit of the whole collection. What is not named here keeps
@@ -36,6 +36,7 @@ locals {
     # Searched by `messageId`, `eventId`, `topic` and `outcome`, and read by `arrivedAt`: an index on a time that grows
     # takes about 500 writes a second, so with EVENT_LOG=on a database takes no more messages than that.
     millpond_event_log = ["body"]
+    ops_history        = ["minutes"]
   }
 
   # Below documents, where the prefix does not reach: parts of letters, and bars where BARS_ID is nested.

@@ -1,6 +1,6 @@
 # Alert policies. What is alerted on, and from where on, stands in src/millpond/alerts/alerts.json, from which
 # Prometheus' rules and the dashboard's states come too; here is only where Cloud Monitoring finds each signal.
-# What to do when one fires: docs/runbook.md.
+# What to do when one fires: docs/runbook.md, which the service serves at /runbook.
 
 locals {
   alerts = jsondecode(file("${path.module}/../../src/millpond/alerts/alerts.json"))
@@ -166,7 +166,7 @@ resource "google_monitoring_alert_policy" "alert" {
 
   documentation {
     subject   = "${var.environment}: ${each.value[0].title} (${each.value[0].severity})"
-    content   = "${each.value[0].means}\n\nWhat to do: docs/runbook.md#${each.value[0].alert}"
+    content   = "${each.value[0].means}\n\n[What to do](${module.push.uri}/runbook#${each.value[0].alert}), also in docs/runbook.md."
     mime_type = "text/markdown"
   }
 

@@ -176,6 +176,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "https://",
     ),
     "EVENT_LOG": WORDS,
+    "HISTORY": WORDS,
     "EVENT_LOG_TTL_DAYS": ("many", "-1", "nan", "0", "36501", "never"),
     "OPS_SERVICE_ID": ("", "region", "ENV_SERVICE"),
     "TICKS_MAX_LATE_S": (*NUMBERS, "off"),

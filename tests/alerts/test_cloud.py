@@ -68,6 +68,14 @@ def test_every_level_cloud_monitoring_sees_has_its_condition(local: dict[str, An
     assert max(map(len, local["alert_policies"].values())) <= 6
 
 
+def test_every_policy_links_to_the_runbook_of_the_service() -> None:
+    """Its documentation is Markdown with a link to the alert's heading on the page that the service serves."""
+    content = re.findall(r'^ +content +(?:=) "(.*)"$', MONITORING, re.MULTILINE)
+    assert [re.findall(r"\[What to do\]\((.*?)\)", text) for text in content] == [
+        ["${module.push.uri}/runbook#${each.value[0].alert}"]
+    ]
+
+
 def test_every_query_says_what_the_data_says(local: dict[str, Any]) -> None:
     """Its comparison, its window and its least number, and no other number of either kind."""
     queries = {(c["alert"], c["case"], c["severity"]): c["query"] for c in conditions(local)}

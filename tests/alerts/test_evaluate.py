@@ -71,7 +71,7 @@ def test_a_state_has_the_contracts_fields() -> None:
         "unit": "letters",
         "text": "Dead letters in the store: 3.",
         "since": after(302).isoformat().replace("+00:00", "Z"),
-        "runbook": "docs/runbook.md#letters",
+        "runbook": "runbook#letters",
         "view": None,
     }
 

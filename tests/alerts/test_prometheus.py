@@ -33,6 +33,16 @@ def test_the_committed_rules_are_what_the_data_makes() -> None:
     assert RULES.read_bytes() == made == render(ALERTS).encode()
 
 
+@pytest.mark.parametrize("url", ["https://pond.example", "https://pond.example/below/"])
+def test_with_an_address_every_rule_links_to_the_runbook(url: str) -> None:
+    """Each `runbook_url` is the alert's heading on the page of that service, whatever the address ends with."""
+    command = [sys.executable, "-m", "millpond.alerts", "prometheus", "--url", url]
+    made = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.decode()
+    links = re.findall(r'^ +runbook_url: "(.*)"$', made, re.MULTILINE)
+    assert len(links) == len(NAMES)
+    assert set(links) == {f"{url.rstrip('/')}/runbook#{alert.id}" for alert, *_ in rules(ALERTS, "prometheus")}
+
+
 def test_promtool_takes_the_rules() -> None:
     """All of them, without a complaint."""
     answer = run("promtool", "check", "rules", "--lint-fatal", RULES.name, folder=RULES.parent)

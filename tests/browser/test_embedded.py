@@ -60,6 +60,21 @@ def test_every_page_works_below_the_mount(url: str, size: tuple[int, int], look:
     assert dashboard.requests_of(f"{root}api/live")
 
 
+def test_the_runbook_is_below_the_mount(url: str, look: Open) -> None:
+    """An alert's link, and the way back, stay below it, and so do the page's styles."""
+    dashboard = look(url, (360, 740)).go()
+    page = dashboard.page
+    root = page.evaluate("location.pathname")
+    page.locator(".alerts a").first.click()
+    expect(page.locator("h3:target")).to_be_in_viewport()
+    assert page.evaluate("location.pathname") == f"{root}runbook"
+    assert f"{root}static/runbook.css" in dashboard.requests
+    dashboard.assert_fits()
+    page.get_by_role("link", name="Overview").click()
+    expect(page.locator(".alerts a").first).to_be_visible()
+    assert page.evaluate("location.pathname") == root
+
+
 def test_the_page_is_live_below_the_mount(host: ExampleHost, url: str, look: Open) -> None:
     """A message that arrives now is counted without a reload."""
     dashboard = look(url).go()

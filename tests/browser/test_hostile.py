@@ -124,7 +124,7 @@ def test_nothing_executes_and_everything_fits(hostile: Server, look: Open, size:
         assert page.evaluate("window.struck") is None, address
         assert page.locator(STRANGERS).count() == 0, address
         links = page.locator("main a").evaluate_all("links => links.map((link) => link.getAttribute('href'))")
-        assert all(link.startswith("#") for link in links), address
+        assert all(link.startswith(("#", "runbook#")) for link in links), address
         dashboard.assert_fits()
     assert dialogs == []
 
@@ -165,3 +165,21 @@ def test_bytes_that_are_no_text(hostile: Server, look: Open) -> None:
     assert len(letter.locator("pre").inner_text()) < 5_000
     letter.get_by_role("button", name="Show all").click()
     assert len(letter.locator("pre").inner_text()) > 20_000
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_names_of_views_in_the_day_are_text(hostile: Server, look: Open, size: tuple[int, int]) -> None:
+    """The day comes from documents that another program may have written; its names are no markup."""
+    dashboard = look(hostile.url, size)
+    page = dashboard.page
+    latency = {"p50": [None], "p99": [None]}
+    shown = {"stepSeconds": 60, "at": [60], "outcomes": {"applied": [7]}, **latency, "complete": True}
+    views = {name: {"applied": 7} for name in (*ALL, "__proto__", "constructor")}
+    page.route("**/api/history", lambda route: route.fulfill(json={**shown, "views": views}))
+    dashboard.go()
+    page.get_by_label("24 h").check()
+    for text in (*SHOWN.values(), "__proto__", "constructor"):
+        expect(page.locator(".by-view tbody tr").filter(has_text=text).first).to_contain_text("7")
+    assert page.evaluate("window.struck") is None
+    assert page.locator(STRANGERS).count() == 0
+    dashboard.assert_fits()

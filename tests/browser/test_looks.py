@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.dashboard import PHONE, WIDE, Open
-from tests.browser.traffic import Platform, send
+from tests.browser.traffic import Platform, ago, send, service
 from tests.common.server import Server, Start
 
 FIRST_VIEW_BYTES_MAX = 150_000
@@ -19,7 +19,7 @@ PAGES = (
         "#/models/view/market_ticks",
         "#/models/view/market_ticks?sort=-id&field=symbol&text=A&since=1h",
     ),
-    *("#/doc/trade_signals/sig-101", "#/doc/ops_services/dev__billing", "#/letters", "#/event", "#/event/known"),
+    *("#/doc/trade_signals/sig-101", "#/doc/ops_services/prod__billing", "#/letters", "#/event", "#/event/known"),
 )
 # Text that is fainter than WCAG AA allows against what lies behind it: 4.5, or 3 where it is large.
 FAINT = """() => {
@@ -49,12 +49,60 @@ FAINT = """() => {
   }
   return faint;
 }"""
+# Counts as long as a busy service has them, and names as long as a team may choose, on the page that is shown.
+LONG_COUNTS = """async () => {
+  const { live } = await import("/static/live.js");
+  const { append } = await import("/static/series.js");
+  const outcomes = { applied: 1234567, duplicate: 1234567, stale_ignored: 234567, too_old_ignored: 34567,
+    filtered: 1234567, poison: 1234567, retry: 1234567 };
+  const figures = { p50: 0.01234, p99: 12.345, waiting: 1234567, commits: 1234567, committed: 123456789,
+    buried: 1234567 };
+  const views = { market_ticks_latest: outcomes, a_view_with_the_long_name_that_a_team_gave_it: outcomes };
+  append(live.series, { at: Date.now() / 1e3, outcomes, views, ...figures });
+  live.totals = { letters: 1234567, collections: [] };
+  live.dispatchEvent(new CustomEvent("totals"));
+}"""
+# Words and numbers that would fit into a line and stand in two. A line may end after a hyphen or a slash.
+BROKEN = """() => {
+  const broken = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode;
+    const node = text.parentElement;
+    if (node instanceof SVGElement || node.closest("pre, .unseen, option, noscript")) continue;
+    if (!node.checkVisibility({ visibilityProperty: true })) continue;
+    for (const word of text.data.matchAll(/[^\\s/\u2013-]+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
+      const wide = boxes.reduce((sum, box) => sum + box.width, 0);
+      if (new Set(boxes.map((box) => Math.round(box.top))).size > 1 && wide < innerWidth / 2) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+# Texts that reach out of the page, or out of the box that they stand in.
+CUT_OFF = """() => {
+  const boxes = ".main-nav a, .tile, .tile .figure, .legend td, .legend th, .chip, .env, .top, text.axis";
+  const isCutOff = (node) => {
+    const { left, right } = node.getBoundingClientRect();
+    const isOverfull = node.clientWidth > 0 && node.scrollWidth > node.clientWidth + 1;
+    return left < -0.5 || right > innerWidth + 0.5 || (node instanceof HTMLElement && isOverfull);
+  };
+  const isShown = (node) => node.checkVisibility() && !node.closest(".scroll");
+  const found = [...document.querySelectorAll(boxes)].filter((node) => isShown(node) && isCutOff(node));
+  return found.map((node) => node.textContent);
+}"""
+LONG_NAME = "the-service-of-the-team-that-likes-long-names-in-europe-west1"
 
 
 @pytest.fixture(scope="module")
 def lively(start: Start) -> Server:
-    server = start()
+    server = start(ENV="prod")
     platform = Platform(2)
+    named = service(LONG_NAME, "degraded-and-waiting", version="2026.11.17-rc.1+build.4711")
+    assert server.send(named, message_id="long-name", published=ago(0)).status == 200
     known = platform.signal()._replace(message_id="known")
     send(server, *platform.board(), known, *(platform.signal() for _ in range(60)), *platform.bars(30))
     send(server, *(platform.any(poison=0.1) for _ in range(60)))
@@ -81,6 +129,34 @@ def test_every_page_fits_a_phone(lively: Server, look: Open) -> None:
             "tables => tables.filter((table) => table.scrollWidth > innerWidth && !table.closest('.scroll')).length"
         )
         assert wide == 0, address
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_count_and_no_word_breaks_on_a_phone(lively: Server, look: Open, scheme: str) -> None:
+    """With counts in the millions and long names nothing is cut off, overlaps, or stands in two lines."""
+    dashboard = look(lively.url, PHONE, color_scheme=scheme)
+    page = dashboard.page
+    for address in PAGES:
+        dashboard.go(address)
+        page.evaluate(LONG_COUNTS)
+        expect(page.locator("#letters-count")).to_have_text("1.23M")
+        assert page.evaluate(BROKEN) == [], address
+        assert page.evaluate(CUT_OFF) == [], address
+        dashboard.assert_fits()
+        expect(page.locator("#env")).to_be_in_viewport(ratio=1)
+        expect(page.locator("#env")).to_have_text("prod")
+        assert page.evaluate(FAINT) == [], address
+
+
+@pytest.mark.parametrize(("env", "stands_out"), [("prod", True), ("Production-eu", True), ("staging", False)])
+def test_production_stands_out(start: Start, look: Open, env: str, stands_out: bool) -> None:
+    """On a phone too: its badge is filled, that of another environment is not."""
+    dashboard = look(start(ENV=env).url, PHONE).go()
+    badge = dashboard.page.locator("#env")
+    expect(badge).to_be_in_viewport(ratio=1)
+    filled = badge.evaluate("node => getComputedStyle(node).backgroundColor !== 'rgba(0, 0, 0, 0)'")
+    assert filled is stands_out
+    dashboard.assert_fits()
 
 
 def test_the_theme_is_chosen_and_kept(lively: Server, look: Open) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.core.collections import EVENT_LOG, LETTER_PARTS, LETTERS
+from millpond.core.collections import EVENT_LOG, HISTORY, LETTER_PARTS, LETTERS
 from millpond.scaffold import Project
 from millpond.settings import table as settings_table
 from tests.common.pond import Pond, at, delivery
@@ -199,7 +199,7 @@ def everything() -> dict[str, set[str]]:
 def test_what_expires_has_a_ttl_policy() -> None:
     """Firestore deletes nothing of which it was not told."""
     expiring = {collection for collection, fields in everything().items() if "expireAt" in fields}
-    assert lists_of("expiring")[""] == expiring | {LETTERS, LETTER_PARTS, EVENT_LOG}
+    assert lists_of("expiring")[""] == expiring | {LETTERS, LETTER_PARTS, EVENT_LOG, HISTORY}
 
 
 def test_receipts_have_no_index() -> None:
@@ -211,7 +211,7 @@ def test_fields_without_an_index_exist() -> None:
     """A mistyped name would leave the index it was to remove."""
     documents = everything()
     exempt = lists_of("unindexed")
-    assert set(exempt) - set(documents) == {LETTERS, LETTER_PARTS, EVENT_LOG}
+    assert set(exempt) - set(documents) == {LETTERS, LETTER_PARTS, EVENT_LOG, HISTORY}
     assert set(documents) - set(exempt) == set()
     for collection in set(exempt) & set(documents):
         assert exempt[collection] <= documents[collection], collection

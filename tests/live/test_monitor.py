@@ -200,7 +200,7 @@ async def test_a_store_that_is_away_is_told_of_once(monkeypatch: pytest.MonkeyPa
 
 
 def alert(state: State = "critical", text: str = "", view: str | None = None) -> AlertState:
-    return AlertState("a", "A", state, 1.0, "", text, None, "docs/runbook.md#a", view)
+    return AlertState("a", "A", state, 1.0, "", text, None, "runbook#a", view)
 
 
 async def test_alerts_are_told_when_a_state_changes_and_only_then() -> None:

@@ -83,7 +83,8 @@ class Alert(Strict, frozen=True):
 
     @property
     def runbook(self) -> str:
-        return f"docs/runbook.md#{self.id}"
+        """Its heading on the page that the service serves, below the service's address."""
+        return f"runbook#{self.id}"
 
 
 class Signal(Strict, frozen=True):

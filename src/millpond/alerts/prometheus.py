@@ -16,17 +16,19 @@ from millpond.alerts.signals import COUNTERS, GAUGES
 _HEAD = """\
 # Made from src/millpond/alerts/alerts.json. Do not edit it; run
 # .venv/bin/python -m millpond.alerts prometheus > infra/prometheus/millpond.rules.yml
-# What to do when one fires: docs/runbook.md.
+# What to do when one fires: docs/runbook.md, which the service serves at /runbook. The annotations `runbook_url`
+# are paths below the service's address; with `--url https://…` they are links.
 groups:
   - name: millpond
     rules:
 """
 
 
-def render(alerts: Alerts) -> str:
-    """The rule file."""
+def render(alerts: Alerts, url: str = "") -> str:
+    """The rule file. `url` is the service's address, below which the rules' links lead to the runbook."""
+    base = url.rstrip("/")
     return _HEAD + "".join(
-        _rule(alert, case, severity, level) for alert, case, severity, level in rules(alerts, "prometheus")
+        _rule(alert, case, severity, level, base) for alert, case, severity, level in rules(alerts, "prometheus")
     )
 
 
@@ -69,7 +71,7 @@ def expression(case: Case, level: Level) -> str:
     return f"{rate}\n/ {whole} {compared}{guard}"
 
 
-def _rule(alert: Alert, case: Case, severity: Severity, level: Level) -> str:
+def _rule(alert: Alert, case: Case, severity: Severity, level: Level, base: str) -> str:
     value = _VALUES.get(case.measure, "{{ $value | humanize }}")
     said = case.says.format(value=value, window=span(case.window_s), view="{{ $labels.view }}")
     expr = "".join(f"          {line}\n" for line in expression(case, level).splitlines())
@@ -83,7 +85,7 @@ def _rule(alert: Alert, case: Case, severity: Severity, level: Level) -> str:
         f"        annotations:\n"
         f"          summary: {json.dumps(alert.title)}\n"
         f"          description: {json.dumps(f'{said}. {alert.means}')}\n"
-        f"          runbook: {json.dumps(alert.runbook)}\n"
+        f"          runbook_url: {json.dumps(f'{base}/{alert.runbook}')}\n"
     )
 
 

@@ -17,7 +17,9 @@ EVENT_LOG = "millpond_event_log"
 # One document for each view that was rebuilt, with the time of the rebuild.
 REBUILDS = "ops_rebuilds"
 FLOW_RUNS = "flow_runs"
-OWN = frozenset({RECEIPTS, LETTERS, EVENT_LOG, REBUILDS, FLOW_RUNS})
+# What happened in each minute of the last day, for the overview: one document for each hour of an instance.
+HISTORY = "ops_history"
+OWN = frozenset({RECEIPTS, LETTERS, EVENT_LOG, REBUILDS, FLOW_RUNS, HISTORY})
 # Read to learn whether a store answers. It need not exist.
 PROBE = Ref("ops_services", "probe")
 

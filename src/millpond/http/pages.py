@@ -21,6 +21,8 @@ from millpond.http.routing import Route, failure
 
 FOLDER = Path(__file__).parent / "static"
 INDEX = "index.html"
+# Made from docs/runbook.md: `millpond.alerts.runbook_page`.
+RUNBOOK = "runbook.html"
 _UNCHANGED: Answers = {304: []}
 _MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -69,6 +71,7 @@ class Pages:
     def routes(self) -> list[Route]:
         return [
             Route("/", {"GET": self._index}, Access.OPEN),
+            Route("/runbook", {"GET": self._runbook}, Access.OPEN),
             Route("/static/{file}", {"GET": self._file}, Access.OPEN),
         ]
 
@@ -76,6 +79,11 @@ class Pages:
     async def _index(self, request: Request) -> Response:
         """The dashboard."""
         return self._answer(request, INDEX)
+
+    @operation("runbook", _UNCHANGED, media_types=["text/html"])
+    async def _runbook(self, request: Request) -> Response:
+        """The runbook: what each alert means and what to do. The heading of an alert is its id."""
+        return self._answer(request, RUNBOOK)
 
     @operation(
         "file",

@@ -23,7 +23,7 @@ STEPS_MAX = int(definitions.load().needed_s()) // STEP_S + 1
 VIEW_STEPS = 30
 # The columns that pages get; the others are for alerts.
 _SHOWN = ("p50", "p99", "waiting", "commits", "committed", "buried")
-_COLUMNS = tuple(name for name in Step.__struct_fields__ if name != "views")
+_COLUMNS = tuple(name for name in Step.__struct_fields__ if name not in {"views", "seconds"})
 
 
 class Columns:

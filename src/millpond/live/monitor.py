@@ -14,6 +14,7 @@ from millpond.core import timestamps
 from millpond.core.ports import Catalog
 from millpond.live.alerting import Alerting
 from millpond.live.changes import Changes
+from millpond.live.day import SAVE_EVERY_S, Day
 from millpond.live.document_counts import DocumentCounts
 from millpond.live.history import STEP_S, History, shown_step
 from millpond.live.mailbox import Mailbox, frame
@@ -44,10 +45,12 @@ class Monitor:
         health: StoreHealth | None = None,
         readiness: StoreReadiness | None = None,
         alerts: Alerts | None = None,
+        day: Day | None = None,
     ) -> None:
         health = StoreHealth() if health is None else health
         self.history = History(metrics, waiting, lambda: health.failing_s)
         self._readiness = readiness
+        self._day = day
         self.sparklines = PriceHistory()
         self.changes = Changes()
         self.tails = Tails()
@@ -84,6 +87,8 @@ class Monitor:
         ]
         if self._readiness is not None:
             self._tasks.append(loop.create_task(self._every(LOOK_EVERY_S, self._readiness.look)))
+        if self._day is not None:
+            self._tasks.append(loop.create_task(self._every(SAVE_EVERY_S, self._day.save)))
         self._choose_subscribers()
 
     def stop(self) -> None:
@@ -101,6 +106,8 @@ class Monitor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._readiness is not None:
             await self._readiness.close()
+        if self._day is not None:
+            await self._day.close()
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[None]]) -> None:
         """Call `act` every `seconds`, without drift. After a long pause, missed calls are skipped."""
@@ -153,6 +160,8 @@ class Monitor:
 
     async def _sample(self) -> None:
         step = self.history.sample(time.time())
+        if self._day is not None:
+            self._day.add(step)
         self._tell(frame("sample", shown_step(step)))
         before, self._alerts = self._alerts, self._evaluate(self.history)
         # A page names the view that fires, so it is told of another one too.

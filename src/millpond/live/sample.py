@@ -49,6 +49,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     letters: int | None
     # Seconds for which every read, or every commit, of the store has failed.
     store_failing: float = 0.0
+    # How many messages were answered within each bound of `Metrics.message_seconds`.
+    seconds: tuple[int, ...] = ()
 
 
 def read(metrics: Metrics) -> Reading:
@@ -91,6 +93,7 @@ def difference(
         waiting=waiting,
         letters=letters,
         store_failing=store_failing,
+        seconds=tuple(seconds),
     )
 
 

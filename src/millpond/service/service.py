@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
@@ -28,6 +29,7 @@ from millpond.engine.cache import TRUSTED_FOR_S
 from millpond.engine.engine import Engine
 from millpond.engine.rules import EngineRules
 from millpond.flow.service import Flow
+from millpond.live.day import Day
 from millpond.live.monitor import Monitor
 from millpond.live.outcomes import Outcomes
 from millpond.live.readiness import StoreReadiness
@@ -98,6 +100,14 @@ class Service:
         self.sweeper = Sweeper(store, ClockAgreement(wall_clock, monotonic), self.log, settings.event_log_ttl_days)
         self._sweeping: asyncio.Task[None] | None = None
         self._watch_gauges()
+        self.day = Day(
+            store,
+            self.log,
+            instance=secrets.token_hex(4) if settings.store == FIRESTORE else "local",
+            bounds=self.metrics.message_seconds.bounds,
+            wall_clock=wall_clock,
+            kept=settings.history,
+        )
         self.monitor = Monitor(
             metrics=self.metrics,
             store=observed,
@@ -106,6 +116,7 @@ class Service:
             waiting=lambda: self.engine.waiting,
             health=health,
             readiness=self._readiness,
+            day=self.day,
         )
 
     def _watch_gauges(self) -> None:

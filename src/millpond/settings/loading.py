@@ -82,6 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     receipt_ttl_days: float
     event_log: bool
     event_log_ttl_days: float | None
+    history: bool
     ops_service_id: str
     ticks_max_late_s: float
     tick_history: bool

@@ -149,6 +149,7 @@ TABLE: tuple[Setting, ...] = (
         parse.number(0.01, _DAYS_MAX, off=True),
         "How long the event log is kept; off: for ever.",
     ),
+    Setting("HISTORY", "on", parse.on_off, "Keep the sums of each minute of a day in the store, for the overview."),
     Setting(
         "OPS_SERVICE_ID",
         "env_service",

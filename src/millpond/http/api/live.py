@@ -23,6 +23,7 @@ from millpond.http.operation import INVALID_QUERY, TEXT, Schema, fails, operatio
 from millpond.http.routing import Route
 from millpond.http.streams import MEDIA_TYPE, STREAMS_MAX, Streams
 from millpond.live.mailbox import KEEP_ALIVE, Mailbox, frame
+from millpond.live.minutes import DayShown
 from millpond.live.tails import Tail, Wanted
 from millpond.service.service import Service
 from millpond.service.views import is_built_in
@@ -66,6 +67,7 @@ class LiveApi:
         return [
             Route(LIVE_PATH, {"GET": self._live}, Access.ADMIN),
             Route(TAIL_PATH, {"GET": self._tail}, Access.ADMIN),
+            Route("/api/history", {"GET": self._history}, Access.ADMIN),
             Route("/api/sparklines", {"GET": self._sparklines}, Access.ADMIN),
         ]
 
@@ -106,6 +108,15 @@ class LiveApi:
         watch = self._service.monitor
         tail = watch.open_tail(wanted)
         return self._streams.start(_tail_frames(tail), lambda: watch.close_tail(tail))
+
+    @operation("history")
+    async def _history(self, _: Request) -> DayShown:
+        """The last 24 hours, minute by minute.
+
+        Of all instances and also from before a restart, from what is kept in the store. What the other instances
+        counted is up to two minutes old. With HISTORY=off it is what this process counted.
+        """
+        return await self._service.day.shown()
 
     @operation("sparklines")
     async def _sparklines(self, _: Request) -> Sparklines:

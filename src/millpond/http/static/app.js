@@ -2,7 +2,7 @@
 
 import { ApiError, loaded } from "./api.js";
 import { html, render } from "./dom.js";
-import { keepAgesCounting, whole } from "./format.js";
+import { brief, keepAgesCounting, whole } from "./format.js";
 import { showKeys, watchKeys } from "./keys.js";
 import { live } from "./live.js";
 import { mark } from "./marks.js";
@@ -112,14 +112,16 @@ function showState() {
 function showHello() {
   const env = document.getElementById("env");
   env.hidden = false;
-  env.textContent = live.hello.env;
-  env.title = `Millpond ${live.hello.version}, store ${live.hello.store}`;
+  env.textContent = visible(live.hello.env);
+  env.classList.toggle("is-prod", /^prod/i.test(live.hello.env));
+  env.title = `${live.hello.env}: Millpond ${live.hello.version}, store ${live.hello.store}`;
 }
 
 function showTotals() {
   const count = document.getElementById("letters-count");
   count.hidden = live.totals.letters === 0;
-  count.textContent = whole(live.totals.letters);
+  count.textContent = brief(live.totals.letters);
+  count.title = whole(live.totals.letters);
 }
 
 function search(event) {

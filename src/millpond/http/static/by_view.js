@@ -1,5 +1,5 @@
-// What each view made of its events in the half hour that is kept: the views of one message may disagree, and the
-// outcome of the message tells of one of them only.
+// What each view made of its events in the half hour or the day that is shown: the views of one message may disagree,
+// and the outcome of the message tells of one of them only.
 
 import { html } from "./dom.js";
 import { whole } from "./format.js";
@@ -16,7 +16,7 @@ export function byView(views, series) {
   const columns = OUTCOMES.filter((outcome) => outcome === STALE || rows.some(({ counts }) => counts[outcome]));
   if (!rows.some(({ counts }) => total(counts))) return html("p.note", "No events yet.");
   const heads = [...columns.map(wordOf), "share stale"];
-  return html("table.by-view", html("caption.unseen", "Events of the last 30 minutes, by view and outcome"),
+  return html("table.by-view", html("caption.unseen", "Events by view and outcome"),
     tableHead(["view", ...heads], heads),
     html("tbody", rows.map(({ name, counts }) => row(name, counts, columns))));
 }

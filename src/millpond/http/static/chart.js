@@ -3,7 +3,7 @@
 import { html, render, svg } from "./dom.js";
 import { clock, minute, serverNowMs } from "./format.js";
 import { mark, toneOf, wordOf } from "./marks.js";
-import { buckets } from "./series.js";
+import { buckets, spanOf, spanText } from "./series.js";
 import { tableHead } from "./table.js";
 
 const LEFT = 52;
@@ -11,9 +11,9 @@ const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 22;
 // Longer than a step: steps drift a little, and a bar must not be empty because of that.
-const BUCKETS_S = [4, 10, 20, 30, 60];
+const BUCKETS_S = [4, 10, 20, 30, 60, 120, 300, 600, 1_200];
 const BAR_PX_MIN = 4;
-const LABEL_STEPS_S = [30, 60, 120, 300, 600];
+const LABEL_STEPS_S = [10, 30, 60, 120, 300, 600, 1_200, 3_600, 7_200, 14_400, 21_600];
 const LABEL_PX_MIN = 62;
 
 /** `layers` are the signs' names, from the bottom up; `values(steps, seconds)` gives their numbers in a stretch. */
@@ -22,6 +22,7 @@ export class TimeChart {
   #drawing = svg("svg", { "aria-hidden": "true" });
   #cursor = html("input.cursor", { type: "range", min: 0, value: 0, step: 1 });
   #reading = html("p.reading");
+  #span = html("small.span");
   #table = html("div.scroll");
   #unfold;
   #stretches = [];
@@ -33,16 +34,21 @@ export class TimeChart {
     this.#cursor.setAttribute("aria-label", `${options.title}: move along the time`);
     this.#unfold = html("details.as-table", html("summary", "As a table"), this.#table);
     const plot = html("div.plot", { class: options.kind }, this.#drawing, this.#cursor);
-    this.element = html("figure.chart", html("figcaption", html("h2", options.title), this.#reading), plot, this.#unfold);
+    this.element = html("figure.chart", html("figcaption", html("h2", options.title, " ", this.#span), this.#reading), plot, this.#unfold);
     this.#listen(plot);
   }
 
-  update(series, windowS) {
-    this.#last = [series, windowS];
+  /** Show at most `chosenS` seconds; less if the series is younger, and the heading says how many. */
+  update(series, chosenS) {
+    this.#last = [series, chosenS];
+    const windowS = spanOf(series, chosenS);
+    render(this.#span, `last ${spanText(windowS)}`);
     const width = this.#drawing.clientWidth;
     if (!width) return;
     const room = width - LEFT - RIGHT;
-    const bucketS = BUCKETS_S.find((s) => room / (windowS / s) >= BAR_PX_MIN) ?? BUCKETS_S.at(-1);
+    // A bar is never shorter than a step.
+    const fits = (s) => s >= series.stepSeconds && room / (windowS / s) >= BAR_PX_MIN;
+    const bucketS = BUCKETS_S.find(fits) ?? BUCKETS_S.at(-1);
     const endS = series.at.at(-1) ?? serverNowMs() / 1e3;
     this.#stretches = buckets(series, { windowS, bucketS, endS, values: this.#options.values });
     this.#draw(width, this.#drawing.clientHeight);
@@ -98,7 +104,8 @@ export class TimeChart {
     if (!stretch) return render(this.#reading, html("span", "nothing yet"));
     const named = layers.map((name, n) => [name, stretch.values?.[n] ?? null]);
     const shown = this.#options.kind === "bars" ? named.filter(([, value]) => value) : named;
-    const when = `${clock(stretch.start * 1e3)} UTC, ${stretch.seconds} s`;
+    const length = stretch.seconds < 120 ? `${stretch.seconds} s` : spanText(stretch.seconds);
+    const when = `${clock(stretch.start * 1e3)} UTC, ${length}`;
     const texts = shown.map(([name, value]) => `${wordOf(name)} ${value === null ? "–" : format(value)}`);
     this.#cursor.setAttribute("aria-valuetext", `${when}: ${texts.join(", ") || "nothing"} ${unit}`);
     const parts = shown.map(([name], n) => html("span.value", mark(name), texts[n]));

@@ -1,7 +1,7 @@
 // Makes elements, and brings what stands on the page up to date. The only module that touches the DOM's insides.
 //
 // Text from the server reaches the page as text nodes and attribute values only: nothing here parses markup, `style`
-// attributes are refused, and a link leads nowhere but to another view of this page.
+// attributes are refused, and a link leads nowhere but to another view of this page or to the runbook.
 
 const SVG = "http://www.w3.org/2000/svg";
 const OWN = Symbol("looks after its own children");
@@ -51,8 +51,8 @@ function setAttributes(node, attributes) {
       node.addEventListener(name.slice(2), value);
     } else if (name === "style" || name === "srcdoc") {
       throw new TypeError(`${name} is never set as an attribute here`);
-    } else if (name === "href" && !String(value).startsWith("#")) {
-      throw new TypeError("links lead to views of this page");
+    } else if (name === "href" && !/^(runbook)?#/.test(value)) {
+      throw new TypeError("links lead to views of this page and to the runbook");
     } else if (name === "class" && node.hasAttribute("class")) {
       node.setAttribute("class", `${node.getAttribute("class")} ${value}`);
     } else {

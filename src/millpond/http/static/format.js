@@ -3,6 +3,7 @@
 import { html } from "./dom.js";
 
 const WHOLE = new Intl.NumberFormat("en");
+const BRIEF = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const MINUTE_S = 60;
 const HOUR_S = 3_600;
 const DAY_S = 86_400;
@@ -20,6 +21,11 @@ export function serverNowMs() {
 
 export function whole(n) {
   return WHOLE.format(n);
+}
+
+/** A number for which there is little room: 12.3K, 1.23M from ten thousand on. */
+export function brief(n) {
+  return n < 10_000 ? figure(n) : BRIEF.format(n);
 }
 
 export function counted(n, one, many = `${one}s`) {

@@ -23,6 +23,11 @@ export function toEvent(id) {
   return to("event", [id]);
 }
 
+/** The heading of an alert in the runbook, a page of its own that the same server serves. */
+export function toRunbook(alertId) {
+  return `runbook#${encodeURIComponent(String(alertId).toWellFormed())}`;
+}
+
 function splitOnce(text, separator) {
   const at = text.indexOf(separator);
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];

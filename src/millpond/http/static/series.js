@@ -1,10 +1,14 @@
-// The last thirty minutes in steps of two seconds, and how they are summed up for a chart. Pure.
+// The last thirty minutes in steps of two seconds, or a day in minutes, and how they are summed up for a chart. Pure.
 
 import { OUTCOMES } from "./marks.js";
 
 const STEPS_MAX = 900;
 const VIEW_STEPS = 30;
 const SCALARS = ["p50", "p99", "waiting", "commits", "committed", "buried"];
+const MINUTE_S = 60;
+const HOUR_S = 3_600;
+// What a chart may span, in seconds: a young server gets the smallest that holds all it has counted.
+const SPANS_S = [1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 360, 720, 1_440].map((minutes) => minutes * MINUTE_S);
 
 export function emptySeries() {
   const lists = Object.fromEntries(SCALARS.map((name) => [name, []]));
@@ -23,6 +27,26 @@ export function seriesOf(history) {
   series.viewSteps = series.inLast = history.viewSteps;
   series.stretches = Math.ceil(history.at.length / history.viewSteps);
   return series;
+}
+
+/** The day, from the sums of its minutes. Minutes that are not known are missing in `at`. */
+export function dayOf(history) {
+  const outcomes = Object.fromEntries(OUTCOMES.map((name) => [name, history.outcomes[name] ?? history.at.map(() => 0)]));
+  const views = Object.entries(history.views).map(([view, counts]) =>
+    [view, Object.fromEntries(Object.entries(counts).map(([name, n]) => [name, [n]]))]);
+  const { stepSeconds, at, p50, p99, complete } = history;
+  return { stepSeconds, at, outcomes, views: Object.fromEntries(views), p50, p99, complete };
+}
+
+/** Seconds that a chart of this series spans: what was chosen, or less if the series is younger. */
+export function spanOf(series, chosenS) {
+  const knownS = series.at.length ? series.at.at(-1) - series.at[0] + series.stepSeconds : 0;
+  return Math.min(chosenS, SPANS_S.find((s) => s >= knownS) ?? chosenS);
+}
+
+/** A span in words: "3 min", "2 h". */
+export function spanText(s) {
+  return s < 2 * HOUR_S && s !== HOUR_S ? `${s / MINUTE_S} min` : `${s / HOUR_S} h`;
 }
 
 export function append(series, sample) {

@@ -12,7 +12,8 @@ const TITLES = { reconnecting: "disconnected", refused: "refused" };
 // A failing store is the cause of other alerts, so it comes before them.
 const CAUSES = ["store-denied", "store-failing", "store-transient"];
 
-/** `{level, word, text, more, since}`: `word` is for the window's title, `since` is when the headline's alert began. */
+/** `{level, word, text, more, since, alert}`: `word` is for the window's title; `since` is when the headline's alert
+ * began, and `alert` is its id. */
 export function verdictOf({ state, hello, alerts, error }) {
   if (state !== "live" || alerts === null) {
     const text = CLOSED[state] ?? CLOSED.connecting;
@@ -25,8 +26,8 @@ export function verdictOf({ state, hello, alerts, error }) {
   }
   if (!firing.length) return { level: "ok", word: "ok", text: "No alert is firing", more: unseenNote(alerts) };
   const [first, ...others] = firing;
-  const more = [...others.map(sentence), `What to do: ${first.runbook}`].join(" ");
-  return { level: first.state, word: first.state, text: headline(first, others.length), more, since: first.since };
+  const [more, { since, id: alert }] = [others.map(sentence).join(" "), first];
+  return { level: first.state, word: first.state, text: headline(first, others.length), more, since, alert };
 }
 
 function causesFirst(alerts) {
