@@ -91,10 +91,7 @@ def test_a_filter_that_matches_nothing_ends_after_a_bounded_number_of_rows(
     assert len(pages) == 3
     assert all(page.entries == [] for page in pages)
     passed = run(store.list_events(LogFilter(TimeRange(at(60 * 295))), 50, None))
-    assert (ids(passed), passed.more) == (["m299", "m298", "m297", "m296", "m295"], True)
-    assert run(store.list_events(LogFilter(TimeRange(at(60 * 295))), 50, passed.position)) == LogPage(
-        [], None, False
-    )
+    assert (ids(passed), passed.more) == (["m299", "m298", "m297", "m296", "m295"], False)
     run(store.close())
 
 
@@ -126,9 +123,8 @@ def test_messages_that_were_committed_late_are_in_their_range(run: Run, tmp_path
     store = SqliteStore(tmp_path / "pond.db", durable=False)
     log = [entry(f"m{n}", arrived_at=at(n)) for n in range(1_000)]
     late = log.pop(300)
-    fill(run, store, log[:390])
-    fill(run, store, [late])
-    fill(run, store, log[390:])
+    log.insert(390, late)
+    fill(run, store, log)
     found = ids(run(store.list_events(LogFilter(TimeRange(at(295), at(305))), 100, None)))
     assert sorted(found) == [f"m{n}" for n in range(295, 305)]
     run(store.close())
