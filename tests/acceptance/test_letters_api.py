@@ -122,8 +122,9 @@ def test_a_wrong_query_is_refused(server: Server, query: str) -> None:
         assert server.get(f"/api/letters/ids?{query}").json == answer.json
 
 
-def test_letters_are_found_by_the_time_of_their_burial(server: Server) -> None:
+def test_letters_are_found_by_the_time_of_their_burial(start: Start) -> None:
     """The list and the ids agree, so that a selection by range is exact."""
+    server = start()
     server.send({"nothing": 1}, message_id="early")
     buried_at = server.get("/api/letters/acceptance__early").json["buriedAt"]
     server.send({"nothing": 2}, message_id="late")
