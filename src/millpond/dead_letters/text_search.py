@@ -16,9 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from millpond.concurrency import in_thread
-from millpond.core.collections import LETTERS, part_ref
-from millpond.core.model import Delivery, Document, Snapshot
+from millpond.core.collections import LETTERS
+from millpond.core.model import Snapshot
 from millpond.core.ports import StoreWithCatalog
+from millpond.dead_letters.correction import part_refs, unpack
 from millpond.dead_letters.filter import views_text
 from millpond.dead_letters.store import attributes_text
 
@@ -27,6 +28,8 @@ _READ_AT_ONCE = 25
 # Opened in a thread from this size on.
 _LARGE_BYTES = 64 * 1024
 _BEFORE_CHARS, _AFTER_CHARS = 40, 80
+# A document that another program, or an unknown build, wrote.
+_UNREADABLE = (zlib.error, msgspec.MsgspecError, KeyError, TypeError)
 _FIELDS = ("messageId", "reason", "error", "topic", "eventType", "subscription", "orderingKey", "attributes")
 
 
@@ -87,8 +90,8 @@ async def find_text(
             elif match is None:
                 bytes_left -= size
                 try:
-                    match = await _find_in_payload(store, letter, text, limits.payload_bytes)
-                except (zlib.error, msgspec.MsgspecError):
+                    match = await _find_in_payload(store, letter, text)
+                except _UNREADABLE:
                     unopened += 1
             scanned += 1
             position = letter.ref.id
@@ -115,47 +118,33 @@ def _texts(letter: Snapshot) -> Iterator[tuple[str, str]]:
     yield from (("error", str(refusal.get("error") or "")) for refusal in data.get("refusals") or ())
 
 
-async def _find_in_payload(
-    store: StoreWithCatalog, letter: Snapshot, text: str, bytes_max: int
-) -> FoundText | None:
-    packed = await _packed(store, letter)
-    if packed is None:
+async def _find_in_payload(store: StoreWithCatalog, letter: Snapshot, text: str) -> FoundText | None:
+    refs = part_refs(letter)
+    snapshots = await store.read(refs) if refs else []
+    parts = [part.data for part in snapshots if part.data is not None]
+    if len(parts) < len(refs):
+        # It was purged or edited meanwhile.
         return None
-    size = max(_size(letter), len(packed))
 
     def look() -> FoundText | None:
-        delivery = _unpack(packed, bytes_max)
+        delivery = unpack(letter.data or {}, parts)
+        wanted = _as_in_json(text)
         for field, value in (
-            ("payload", (delivery.data or b"").decode("utf-8", "replace")),
+            ("payload", _decoded(delivery.data)),
+            ("corrected payload", _decoded(delivery.correction)),
             ("attributes", attributes_text(delivery)),
         ):
-            excerpt = _excerpt(value, _as_in_json(text))
+            excerpt = _excerpt(value, wanted)
             if excerpt is not None:
                 return FoundText(letter, field, excerpt)
         return None
 
-    return look() if size < _LARGE_BYTES else await in_thread(look)
+    is_small = not parts and _size(letter) < _LARGE_BYTES
+    return look() if is_small else await in_thread(look)
 
 
-async def _packed(store: StoreWithCatalog, letter: Snapshot) -> bytes | None:
-    """The compressed delivery; None if it is not there, or was purged meanwhile."""
-    data: Document = letter.data or {}
-    packed = data.get("delivery")
-    if isinstance(packed, bytes):
-        return packed
-    refs = [part_ref(letter.ref, name) for name in data.get("parts") or ()]
-    contents = [(part.data or {}).get("delivery") for part in await store.read(refs)]
-    parts = [content for content in contents if isinstance(content, bytes)]
-    return b"".join(parts) if parts and len(parts) == len(refs) else None
-
-
-def _unpack(packed: bytes, bytes_max: int) -> Delivery:
-    unpacker = zlib.decompressobj()
-    # The delivery has its attributes too, and they are small beside this.
-    content = unpacker.decompress(packed, 2 * bytes_max)
-    if unpacker.unconsumed_tail:
-        raise zlib.error("larger than it says")
-    return msgspec.msgpack.decode(content, type=Delivery)
+def _decoded(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
 
 
 def _size(letter: Snapshot) -> int:

@@ -62,7 +62,7 @@ def decode_entry(
 
 def without_data(entry: LogEntry) -> LogEntry:
     """The entry for a list: data may have megabytes."""
-    return msgspec.structs.replace(entry, delivery=msgspec.structs.replace(entry.delivery, data=None))
+    return msgspec.structs.replace(entry, delivery=msgspec.structs.replace(entry.delivery, data=None), corrected={})
 
 
 def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
