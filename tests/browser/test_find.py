@@ -206,6 +206,8 @@ def test_ids_paths_and_payloads_are_copied_as_they_are(pond: Server, look: Open)
     assert copied(dashboard, "Copy the message id", "table.stamps") == "tick-0"
 
     dashboard.page.goto(f"{pond.url}/#/doc/market_ticks_latest/SPY")
+    expect(dashboard.page.locator("main h1")).to_have_text("SPY")
+    dashboard.settle()
     assert copied(dashboard, "Copy the document path") == "market_ticks_latest/SPY"
     document = copied(dashboard, "Copy the document as JSON")
     assert json.loads(document) == pond.get("/api/docs/market_ticks_latest/SPY").json["data"]
@@ -214,6 +216,7 @@ def test_ids_paths_and_payloads_are_copied_as_they_are(pond: Server, look: Open)
 
     letter = quote(f"acceptance__{STRANGE_ID}", safe="")
     dashboard.page.goto(f"{pond.url}/#/letters/{letter}")
+    expect(dashboard.page.locator("section.letter")).to_be_visible()
     assert copied(dashboard, "Copy the message id") == STRANGE_ID
     assert copied(dashboard, "Copy the letter id") == f"acceptance__{STRANGE_ID}"
     payload = copied(dashboard, "Copy the payload")

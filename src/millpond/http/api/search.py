@@ -29,7 +29,8 @@ _AFTER_CHARS_MAX = 1_500
 _MESSAGES_MAX = 20
 # How long a search waits for another one, which reads letters for at most two seconds.
 _TURN_S = 3.0
-_TEXT = {"type": "string", "minLength": 1, "maxLength": TEXT_CHARS_MAX}
+_TEXT = {"type": "string", "maxLength": TEXT_CHARS_MAX, "pattern": r"\S"}
+_AFTER = {"type": "string", "maxLength": _AFTER_CHARS_MAX, "pattern": "^[^/]*$"}
 
 
 class FoundMessage(msgspec.Struct, rename="camel"):
@@ -90,7 +91,7 @@ class SearchApi:
         fails(429, "too_many_searches"),
         parameters=[
             parameter("query", "q", "The text. Case counts in ids only.", _TEXT, required=True, example="spy"),
-            parameter("query", "after", "`next` of the answer before: looks through the letters after that one."),
+            parameter("query", "after", "`next` of the answer before: looks through the letters after it.", _AFTER),
         ],
     )
     async def _search(self, request: Request) -> SearchAnswer:

@@ -29,8 +29,8 @@ export async function show(page) {
     const { source, ...fields } = data;
     render(body,
       html("div.wide", html("section.sheet",
-        html("div.head", html("h2", data.deleted === true ? "Deleted" : "Fields"), html("span.note", "version ", mono(version, 40)),
-          copyButton(indented(dataText(text)), "the document as JSON")),
+        html("div.head", html("h2", data.deleted === true ? "Deleted" : "Fields"), html("div.titled", html("span.note", "version ", mono(version, 40)),
+            copyButton(indented(dataText(text)), "the document as JSON"))),
         data.deleted === true && html("p", "A tombstone: it stays so that no older event brings the document back."),
         tree(fields))),
       html("div.narrow", html("section.sheet", html("h2", "Where it came from"), provenance(source))));
