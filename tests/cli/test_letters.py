@@ -67,6 +67,11 @@ def test_letters_are_chosen_by_the_time_of_their_burial(buried: Shell) -> None:
         *("-__u3", "-__u4", "-__u5")
     ]
     assert "no letters like that" in buried.ok("dlq", "list", "--until", "1h").err
+    url = buried.serve().url
+    assert ids(buried.ok("dlq", "list", "--url", url, "--since", late, "--json")) == ["-__u4", "-__u5"]
+    assert ids(
+        buried.ok("dlq", "list", "--url", url, "--since", "1h", "--until", late, "--topic", "orders", "--json")
+    ) == [*("-__m1", "-__m2")]
     replayed = buried.ok("dlq", "replay", "--all", "--until", late, "--topic", "orders", "--json").json["letters"]
     assert sorted(letter["id"] for letter in replayed) == ["-__m1", "-__m2"]
     purged = buried.ok("dlq", "purge", "--all", "--since", late, "--yes", "--json").json
