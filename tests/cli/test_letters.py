@@ -75,7 +75,7 @@ def test_letters_are_chosen_by_the_time_of_their_burial(buried: Shell) -> None:
     replayed = buried.ok("dlq", "replay", "--all", "--until", late, "--topic", "orders", "--json").json["letters"]
     assert sorted(letter["id"] for letter in replayed) == ["-__m1", "-__m2"]
     purged = buried.ok("dlq", "purge", "--all", "--since", late, "--yes", "--json").json
-    assert purged == {"purged": ["-__u4", "-__u5"], "missing": []}
+    assert (purged["purged"], purged["missing"]) == (["-__u4", "-__u5"], [])
     assert ids(buried.ok("dlq", "list", "--since", early[:4] + "-01-01T00:00:00Z", "--json")) == [
         *("-__m1", "-__m2", "-__u3")
     ]
