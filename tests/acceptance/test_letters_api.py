@@ -111,14 +111,37 @@ def test_letters_that_match(buried: Server, query: dict[str, str], wanted: list[
     [
         *("replayed=maybe", "replayed=", "replayed=YES", "state=", "state=replayed", "state=Never"),
         *("limit=0&reason=x", "limit=x&view="),
+        *("since=yesterday", "until=5", "since=1h&until=2h", "since=2026-01-08"),
     ],
 )
 def test_a_wrong_query_is_refused(server: Server, query: str) -> None:
     """With the allowed values."""
     answer = server.get(f"/api/letters?{query}")
     assert (answer.status, answer.json["reason"]) == (400, "invalid_query")
-    if query.startswith(("replayed", "state")):
+    if not query.startswith("limit"):
         assert server.get(f"/api/letters/ids?{query}").json == answer.json
+
+
+def test_letters_are_found_by_the_time_of_their_burial(start: Start) -> None:
+    """The list and the ids agree, so that a selection by range is exact."""
+    server = start()
+    server.send({"nothing": 1}, message_id="early")
+    buried_at = server.get("/api/letters/acceptance__early").json["buriedAt"]
+    server.send({"nothing": 2}, message_id="late")
+    late_at = server.get("/api/letters/acceptance__late").json["buriedAt"]
+    for query, wanted in (
+        ({"since": late_at}, ["late"]),
+        ({"since": buried_at}, ["early", "late"]),
+        ({"until": late_at}, ["early"]),
+        ({"since": "1h"}, ["early", "late"]),
+        ({"until": "1h"}, []),
+        ({"since": buried_at, "until": late_at, "reason": "unroutable_payload"}, ["early"]),
+        ({"since": buried_at, "reason": "view_error"}, []),
+        ({"since": "", "until": ""}, ["early", "late"]),
+    ):
+        assert ids(server, **query) == wanted, query
+        listed = server.get("/api/letters?" + urlencode(query)).json["letters"]
+        assert [letter["messageId"] for letter in listed] == wanted, query
 
 
 def test_groups(buried: Server) -> None:

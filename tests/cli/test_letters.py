@@ -56,6 +56,47 @@ def test_list_filters_and_pages(buried: Shell) -> None:
     assert "u3" not in text.out
 
 
+def test_letters_are_chosen_by_the_time_of_their_burial(buried: Shell) -> None:
+    """In the list, and for a replay and a purge of all that match."""
+    early = buried.ok("dlq", "show", "-__m2", "--json").json["buriedAt"]
+    assert buried.run("ingest", buried.write("u.jsonl", unroutable(4), unroutable(5))).code == 1
+    late = buried.ok("dlq", "show", "-__u4", "--json").json["buriedAt"]
+    assert ids(buried.ok("dlq", "list", "--since", late, "--json")) == ["-__u4", "-__u5"]
+    assert ids(buried.ok("dlq", "list", "--until", late, "--json")) == ["-__m1", "-__m2", "-__u3"]
+    assert ids(buried.ok("dlq", "list", "--since", "1h", "--reason", "unroutable_payload", "--json")) == [
+        *("-__u3", "-__u4", "-__u5")
+    ]
+    assert "no letters like that" in buried.ok("dlq", "list", "--until", "1h").err
+    url = buried.serve().url
+    assert ids(buried.ok("dlq", "list", "--url", url, "--since", late, "--json")) == ["-__u4", "-__u5"]
+    assert ids(
+        buried.ok("dlq", "list", "--url", url, "--since", "1h", "--until", late, "--topic", "orders", "--json")
+    ) == [*("-__m1", "-__m2")]
+    replayed = buried.ok("dlq", "replay", "--all", "--until", late, "--topic", "orders", "--json").json["letters"]
+    assert sorted(letter["id"] for letter in replayed) == ["-__m1", "-__m2"]
+    purged = buried.ok("dlq", "purge", "--all", "--since", late, "--yes", "--json").json
+    assert (purged["purged"], purged["missing"]) == (["-__u4", "-__u5"], [])
+    assert ids(buried.ok("dlq", "list", "--since", early[:4] + "-01-01T00:00:00Z", "--json")) == [
+        *("-__m1", "-__m2", "-__u3")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("list", "--since", "yesterday"), "--since must be a time such as"),
+        (("purge", "--all", "--yes", "--since", "1h", "--until", "2h"), "--since must be before until"),
+        (("purge", "-__m1", "--yes", "--until", "1h"), "go with --all"),
+    ],
+)
+def test_a_wrong_range_changes_nothing(buried: Shell, arguments: tuple[str, ...], text: str) -> None:
+    """It is refused with what is allowed."""
+    ran = buried.run("dlq", *arguments)
+    assert ran.code == 2
+    assert text in ran.err
+    assert len(ids(buried.ok("dlq", "list", "--json"))) == 3
+
+
 def test_replay_applies_what_was_healed(either_way: Shell) -> None:
     """Replaying by reason applies those letters, notes it on them, and loses none."""
     ran = either_way.ok("dlq", "replay", "--all", "--reason", "invalid_event", "--json")

@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.core import timestamps
 from millpond.core.model import Outcome, Ref, Result
+from millpond.core.time_range import ALL_TIME, TimeRange
 from millpond.dead_letters.filter import REPLAYED, LetterFilter, ReplayState, only, state_of
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import delivery
 from tests.common.properties import examples
 from tests.common.rig import Bench
 
+NOON = 1_767_873_600_000_000
+HOUR_US = 3_600_000_000
 NEVER, SUCCEEDED, FAILED = ReplayState.NEVER, ReplayState.SUCCEEDED, ReplayState.FAILED
 BURIED = {"reason": "invalid_event", "view": None, "topic": "ticks", "replays": 0}
 # What StoredLetters writes, what older builds and people wrote, and what no build writes.
@@ -75,6 +79,25 @@ def test_the_state_of_a_letter(letter: dict[str, Any], state: ReplayState) -> No
 def test_letters_that_match(wanted: LetterFilter, found: str) -> None:
     """By equality, all conditions together; a missing view or topic is the empty text."""
     assert [name for name, letter in LETTERS.items() if wanted.matches(letter)] == found.split()
+
+
+@pytest.mark.parametrize(
+    ("buried", "found"),
+    [
+        (TimeRange(NOON), "at noon, later"),
+        (TimeRange(None, NOON), "before"),
+        (TimeRange(NOON, NOON + 1), "at noon"),
+        (TimeRange(NOON + 2 * HOUR_US), ""),
+        (ALL_TIME, "before, at noon, later, odd, bare"),
+    ],
+)
+def test_letters_buried_in_a_range(buried: TimeRange, found: str) -> None:
+    """From its beginning on and before its end; a letter without the time of its burial is in no bounded range."""
+    times = {"before": NOON - HOUR_US, "at noon": NOON, "later": NOON + HOUR_US}
+    letters = {name: {**BURIED, "buriedAt": timestamps.to_datetime(us)} for name, us in times.items()}
+    letters |= {"odd": {**BURIED, "buriedAt": "noon"}, "bare": {}}
+    matching = [name for name, letter in letters.items() if LetterFilter(buried=buried).matches(letter)]
+    assert ", ".join(matching) == found
 
 
 _ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from millpond.cli.store import open_for_reading
+from millpond.core.time_range import ALLOWED, TimeRange, parse_range
 from millpond.dead_letters.filter import ALL_LETTERS, REPLAYED, LetterFilter, ReplayState, only
 from millpond.dead_letters.store import matching_letters
 from millpond.settings import Settings
@@ -37,16 +39,21 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         topic: str | None,
         state: str | None,
         replayed: bool,
+        since: str | None,
+        until: str | None,
         **kwargs: Any,
     ) -> Any:
         if replayed and state is not None:
             context = click.get_current_context()
             raise click.UsageError("--replayed is --state succeeded: give one of the two", context)
         chosen = REPLAYED["yes"] if replayed else ReplayState(state) if state is not None else None
-        return command(*args, wanted=LetterFilter(reason, view, topic, only(chosen)), **kwargs)
+        buried = _time_range(since, until)
+        return command(*args, wanted=LetterFilter(reason, view, topic, only(chosen), buried), **kwargs)
 
     wrapped: Callable[..., Any] = collected
     for option in (
+        click.option("--until", metavar="TIME", help="Only letters buried before this time or age."),
+        click.option("--since", metavar="TIME", help=f"Only letters buried from then on: {ALLOWED}."),
         click.option("--replayed", is_flag=True, help="The same as --state succeeded."),
         click.option(
             "--state",
@@ -61,13 +68,22 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _time_range(since: str | None, until: str | None) -> TimeRange:
+    try:
+        return parse_range(since, until, time.time_ns() // 1_000)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}", click.get_current_context()) from None
+
+
 def chosen_ids(settings: Settings, ids: tuple[str, ...], wanted: LetterFilter, *, everything: bool) -> list[str]:
     """The ids at this moment: letters buried later are not part of this run."""
     context = click.get_current_context()
     if bool(ids) == everything:
         raise click.UsageError("name the letters by their IDs, or give --all (one of the two)", context)
     if ids and wanted != ALL_LETTERS:
-        raise click.UsageError("--reason, --view, --topic, --state and --replayed go with --all", context)
+        raise click.UsageError(
+            "--reason, --view, --topic, --state, --replayed, --since and --until go with --all", context
+        )
     return asyncio.run(_frozen(settings, wanted)) if everything else list(dict.fromkeys(ids))
 
 

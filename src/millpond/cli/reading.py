@@ -15,6 +15,7 @@ import msgspec
 
 from millpond.cli.server import admin_headers, api_prefix, find_other_server, same_documents, token_refused
 from millpond.cli.store import open_for_reading, refuse_missing
+from millpond.core import timestamps
 from millpond.core.collections import LETTERS
 from millpond.core.errors import Unreachable
 from millpond.core.model import Ref
@@ -154,7 +155,9 @@ class ServerReader:
 
     async def letters(self, wanted: LetterFilter, limit: int, after: str | None) -> Answer:
         (state,) = wanted.states if len(wanted.states) == 1 else (None,)
+        bounds = zip(("since", "until"), wanted.buried, strict=True)
         filters = {"reason": wanted.reason, "view": wanted.view, "topic": wanted.topic, "state": state}
+        filters |= {name: timestamps.to_text(us) for name, us in bounds if us is not None}
         query = _query(limit=str(limit), after=after, **filters)
         return msgspec.structs.asdict(_there(await self._ask(f"/letters{query}", _Letters)))
 

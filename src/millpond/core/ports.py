@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, Self
 
 from millpond.core.item import DeadLetter, Item
+from millpond.core.log_filter import LogFilter
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
 
 
@@ -62,6 +63,14 @@ class Catalog(Protocol):
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         """Log entries with this message id or event id, oldest first."""
+
+    async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
+        """Log entries that match, without their data: the newest first, from the end or from a position on.
+
+        Each call looks at a bounded part of the log, so a page may have `more` and fewer than `limit` entries, or
+        none. An entry that a later delivery completed stands in that delivery's place. If that place is after the
+        end of the range, the entry may be missing.
+        """
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         """The number of log entries by topic and outcome."""

@@ -12,11 +12,14 @@ An outcome that this build does not know counts as failed: purging such a letter
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from millpond.core import timestamps
 from millpond.core.model import Outcome
+from millpond.core.time_range import ALL_TIME, TimeRange
 
 SETTLING_OUTCOMES = frozenset(str(outcome) for outcome in Outcome) - {Outcome.POISON, Outcome.RETRY}
 
@@ -52,13 +55,15 @@ def only(state: ReplayState | None) -> frozenset[ReplayState]:
 class LetterFilter(NamedTuple):
     """Matches letters that meet every condition; None is no condition. A missing view or topic is empty text.
 
-    A view is one that refused the message, or all that did, joined as in `views_text`.
+    A view is one that refused the message, or all that did, joined as in `views_text`. `buried` is about the time
+    of burial, which a replay does not change.
     """
 
     reason: str | None = None
     view: str | None = None
     topic: str | None = None
     states: frozenset[ReplayState] = only(None)
+    buried: TimeRange = ALL_TIME
 
     def matches(self, letter: Mapping[str, Any]) -> bool:
         return (
@@ -66,7 +71,13 @@ class LetterFilter(NamedTuple):
             and (self.view is None or self.view in {*refusing_views(letter), views_text(letter)})
             and (self.topic is None or (letter.get("topic") or "") == self.topic)
             and state_of(letter) in self.states
+            and (not self.buried.is_bounded or self.buried.holds(_buried_at(letter)))
         )
+
+
+def _buried_at(letter: Mapping[str, Any]) -> int | None:
+    at = letter.get("buriedAt")
+    return timestamps.from_datetime(at) if isinstance(at, dt.datetime) else None
 
 
 def refusing_views(letter: Mapping[str, Any]) -> list[str]:

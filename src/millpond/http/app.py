@@ -25,7 +25,9 @@ from millpond.http.api.letter_edits import LetterEditsApi
 from millpond.http.api.letters import LettersApi
 from millpond.http.api.live import LiveApi
 from millpond.http.api.move_ids import OldIdsApi
+from millpond.http.api.past_events import PastEventsApi
 from millpond.http.api.rebuild import RebuildApi
+from millpond.http.api.search import SearchApi
 from millpond.http.events import EVENTS_PATH, EventsEndpoint
 from millpond.http.openapi import OpenApiEndpoint
 from millpond.http.pages import Pages
@@ -168,6 +170,8 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
         Route(EVENTS_PATH, {"POST": events.take}, Access.PUSH),
         *Api(service).routes(),
         *ExportApi(service).routes(),
+        *PastEventsApi(service).routes(),
+        *SearchApi(service).routes(),
         *LettersApi(service).routes(),
         *LetterEditsApi(service).routes(),
         *LiveApi(service).routes(),

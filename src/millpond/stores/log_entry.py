@@ -60,6 +60,11 @@ def decode_entry(
     )
 
 
+def without_data(entry: LogEntry) -> LogEntry:
+    """The entry for a list: data may have megabytes."""
+    return msgspec.structs.replace(entry, delivery=msgspec.structs.replace(entry.delivery, data=None), corrected={})
+
+
 def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
     """`earlier` with the views that `later` settles, or knows in addition; None if there are none."""
     if earlier.result.outcome not in OPEN:

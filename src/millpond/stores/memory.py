@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from typing import Self
 
 from millpond.core.document import check_ref, decode_document, encode_document, is_expired, patched
+from millpond.core.log_filter import LogFilter
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Patch, Put, Ref, Snapshot, Write
-from millpond.stores.log_entry import OPEN, completed, is_same_message
+from millpond.stores.log_entry import OPEN, completed, is_same_message, without_data
 
 
 class MemoryStore:
@@ -57,6 +58,12 @@ class MemoryStore:
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         return [e for _, e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
+
+    async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
+        newest_first = (one for one in reversed(self._log.values()) if before is None or one[0] < int(before))
+        found = list(islice((one for one in newest_first if wanted.matches(one[1])), limit + 1))
+        page, more = found[:limit], len(found) > limit
+        return LogPage([without_data(entry) for _, entry in page], str(page[-1][0]) if more else None, more)
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}

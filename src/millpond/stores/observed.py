@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Self, TypeVar
 
 from millpond.core.errors import StoreError, Unavailable, WriteRefused
+from millpond.core.log_filter import LogFilter
 from millpond.core.model import Committed, Conflict, LogEntry, LogPage, Ref, Snapshot, Write
 from millpond.core.ports import StoreWithCatalog
 from millpond.stores.health import Call, StoreHealth
@@ -54,6 +55,9 @@ class ObservedStore:
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
         return await self._inner.find_events(any_id)
+
+    async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
+        return await self._inner.list_events(wanted, limit, before)
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         return await self._inner.count_events()

@@ -33,6 +33,7 @@ from millpond.dead_letters.filter import (
 )
 from millpond.http import operation as op
 from millpond.http.access import Access, RequestFault
+from millpond.http.api import time_range
 from millpond.http.api.documents import PAGE, page_limit, split_page
 from millpond.http.api.letter_answers import (
     IDS_MAX,
@@ -72,6 +73,7 @@ _FILTERS = (
         "The same as `state`: `yes` is `succeeded`, `no` is `never`.",
         {"enum": [*REPLAYED]},
     ),
+    *time_range.PARAMETERS,
 )
 _NOT_REPLAYED: op.Answers = {**op.fails(429, *op.FULL), 503: [op.Shape(ReplayAnswer, op.UNSETTLED)]}
 
@@ -283,7 +285,8 @@ class LettersApi:
 
 def _filter(query: QueryParams) -> LetterFilter:
     states = only(_state(query, "state", _STATES)) & only(_state(query, "replayed", REPLAYED))
-    return LetterFilter(query.get("reason"), query.get("view"), query.get("topic"), states)
+    buried = time_range.time_range(query)
+    return LetterFilter(query.get("reason"), query.get("view"), query.get("topic"), states, buried)
 
 
 def _state(query: QueryParams, name: str, states: dict[str, ReplayState]) -> ReplayState | None:

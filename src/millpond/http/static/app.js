@@ -6,7 +6,7 @@ import { brief, keepAgesCounting, whole } from "./format.js";
 import { showKeys, watchKeys } from "./keys.js";
 import { live } from "./live.js";
 import { mark } from "./marks.js";
-import { parseRoute, toEvent } from "./routes.js";
+import { parseRoute, to } from "./routes.js";
 import { mayAskAgain } from "./session.js";
 import { visible } from "./text.js";
 import { troublePage } from "./trouble.js";
@@ -20,6 +20,7 @@ const PAGES = {
   doc: () => import("./document.js"),
   letters: () => import("./letters.js"),
   event: () => import("./event.js"),
+  search: () => import("./search.js"),
 };
 const SECTION = { "": "overview", docs: "models", doc: "models" };
 const main = document.getElementById("main");
@@ -126,8 +127,11 @@ function showTotals() {
 
 function search(event) {
   event.preventDefault();
-  const id = new FormData(event.target).get("id").trim();
-  if (id) location.hash = toEvent(id);
+  const q = new FormData(event.target).get("id").trim();
+  if (!q) return;
+  const place = to("search", [], { q });
+  if (location.hash === place) route();
+  else location.hash = place;
 }
 
 // The skip link must not change the address: it focuses the content of the page that is shown.

@@ -1,6 +1,7 @@
-// One message or event, view by view, with both stamps taken apart. Without an id: the live tail.
+// One message or event, view by view, with both stamps taken apart. Without an id: the live tail, or past events.
 
-import { docsPath, getJson } from "./api.js";
+import { docsPath, getJson, loaded } from "./api.js";
+import { copyButton } from "./copy.js";
 import { html, render } from "./dom.js";
 import { age, moment, seconds, span } from "./format.js";
 import { keepFresh } from "./live.js";
@@ -28,11 +29,13 @@ export async function show(page) {
   if (id === undefined) {
     page.title("Events");
     page.element.append(html("h1", "Events"), searchForm());
-    return showTail(page);
+    const { since, until } = page.route.query;
+    return since || until ? (await loaded(() => import("./past_events.js"))).showPast(page) : showTail(page);
   }
   page.title(visible(id));
   const body = html("div");
-  page.element.append(html("p.crumbs", html("a", { href: to("event") }, "All events")), html("h1", mono(id, 200)), body);
+  page.element.append(html("p.crumbs", html("a", { href: to("event") }, "All events")),
+    html("div.titled", html("h1", mono(id, 200)), copyButton(id, "this id")), body);
   const load = async () => render(body, await story(id, page.signal));
   keepFresh({
     signal: page.signal, load,
@@ -70,10 +73,12 @@ async function life(message, signal) {
   const waitedS = (Date.parse(message.arrivedAt) - Date.parse(message.publishTime)) / 1e3;
   const views = await Promise.all(message.views.map(async (view) => viewSection(message, view, await heldFields(view, signal))));
   return html("article.sheet.life", { "data-key": `${message.messageId} ${message.topic}` },
-    html("div.head", html("h2", "Message ", mono(message.messageId, 100)), chip(message.outcome)),
+    html("div.head", html("div.titled", html("h2", "Message ", mono(message.messageId, 100)), copyButton(message.messageId, "the message id")),
+      chip(message.outcome)),
     html("ol.story",
       html("li", html("b", "Published"), " ", moment(message.publishTime), " UTC, ", age(message.publishTime),
-        message.eventId !== null && [", about event ", html("a", { href: toEvent(message.eventId) }, mono(message.eventId, 80))]),
+        message.eventId !== null && [", about event ", html("a", { href: toEvent(message.eventId) }, mono(message.eventId, 80)), " ",
+          copyButton(message.eventId, "the event id")]),
       html("li", html("b", "Arrived"), " ", moment(message.arrivedAt), " UTC, ", later(waitedS),
         message.subscription && [", by ", mono(message.subscription, 100)]),
       html("li", html("b", "Topic"), " ", message.topic ? said(message.topic) : "none could be found"),
@@ -109,7 +114,7 @@ function viewSection(message, view, held) {
     view.corrected && html("p.note", "It was asked with the payload that was corrected in the dead letter."),
     // A view that does not want an event never says which document it would be about.
     view.doc && [
-      html("p", html("a", { href: toDocument(view.doc) }, mono(view.doc, 120))),
+      html("p", html("a", { href: toDocument(view.doc) }, mono(view.doc, 120)), " ", copyButton(view.doc, "the document path")),
       verdict(message, view, held),
       comparison(view),
     ]);
@@ -144,8 +149,14 @@ function comparison(view) {
   const part = decidingPart(view.stamp, view.winner?.stamp);
   const rows = own.map(({ name, text }, n) => html("tr", { class: name === part ? "decided" : null },
     html("th", { scope: "row" }, name, name === part && html("span.note", " decided")),
-    html("td", mono(text, 80)), html("td", won ? mono(won[n]?.text ?? "–", 80) : "–")));
+    html("td", mono(text, 80), copyOf(name, text)),
+    html("td", won ? [mono(won[n]?.text ?? "–", 80), copyOf(name, won[n]?.text)] : "–")));
   const document = view.won ? "the document (this message)" : "the document now";
   return scrollBox(`Stamps in ${visible(view.view)}`,
     html("table.stamps", tableHead(["part", "this message", document]), html("tbody", rows)));
+}
+
+/** Of a stamp's parts only the message id leads anywhere. */
+function copyOf(name, text) {
+  return name === "message id" && text ? [" ", copyButton(text, "the message id")] : null;
 }

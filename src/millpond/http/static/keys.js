@@ -3,7 +3,7 @@
 import { html } from "./dom.js";
 
 const KEYS = [
-  ["/", "search for a message or event id"],
+  ["/", "search: ids of messages, events and documents, text in letters"],
   ["g o", "overview"],
   ["g m", "read models"],
   ["g l", "dead letters"],

@@ -1,6 +1,7 @@
 // One letter, opened: what arrived, why it was buried, and its payload as text, which can be corrected.
 
 import { getJson } from "./api.js";
+import { copyButton } from "./copy.js";
 import { html, render } from "./dom.js";
 import { age, bytes, moment } from "./format.js";
 import { indented } from "./json_text.js";
@@ -35,7 +36,8 @@ export async function openLetter(place, id, { back, work, signal }) {
 
 function opened(letter, back, work) {
   return html("section.sheet.letter", { "aria-label": "Open letter" },
-    html("div.head", html("h2", mono(letter.messageId, 80)), html("a", { href: back }, "Close")),
+    html("div.head", html("div.titled", html("h2", mono(letter.messageId, 80)), copyButton(letter.messageId, "the message id")),
+      html("a", { href: back }, "Close")),
     html("p.fault", html("b", said(letter.reason)), " ", sentenceOf(letter.reason)),
     letter.error && html("p.error", said(letter.error, 1_000)),
     letter.trace && block(letter.trace),
@@ -61,7 +63,8 @@ function payloadSection(letter) {
       section.querySelector("button")?.focus();
     }));
     const size = bytes(new TextEncoder().encode(current.data).length);
-    render(section, html("div.head", html("h3", "Payload ", html("span.note", size)), mayEdit(current) ? edit : null),
+    render(section, html("div.head", html("h3", "Payload ", html("span.note", size)), html("span.spring"),
+        current.data !== "" && copyButton(current.data, "the payload"), mayEdit(current) ? edit : null),
       !mayEdit(current) && html("p.note", whyNot(current)),
       correctionOf(current), payload(current.data));
   };
@@ -87,7 +90,7 @@ function refusals(listed) {
 
 function envelope(letter) {
   return [
-    ["letter", mono(letter.id, 120)],
+    ["letter", [mono(letter.id, 120), " ", copyButton(letter.id, "the letter id")]],
     ["topic", letter.topic ? said(letter.topic) : "none found"],
     ["event type", letter.eventType ? said(letter.eventType) : "–"],
     letter.view && ["view", said(letter.view)],

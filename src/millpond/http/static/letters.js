@@ -1,7 +1,7 @@
 // The dead letters: groups, filters, one page of the list, the open one.
 
 import { getJson, query } from "./api.js";
-import { html, render } from "./dom.js";
+import { html, own, render } from "./dom.js";
 import { counted, whole } from "./format.js";
 import { isTyping } from "./keys.js";
 import { GROUPS_LAG_MS, keepFresh, live } from "./live.js";
@@ -10,14 +10,15 @@ import { letterRows } from "./letter_rows.js";
 import { Work } from "./letter_work.js";
 import { pager } from "./pager.js";
 import { countIn, STATES, withState } from "./replay_state.js";
-import { to } from "./routes.js";
+import { parseRoute, to } from "./routes.js";
 import { Selection } from "./selection.js";
 import { scrollBox, tableHead } from "./table.js";
 import { said, visible } from "./text.js";
+import { timeFields } from "./time_range.js";
 import { staleNotice } from "./trouble.js";
 
 const PAGE = 50;
-const FILTERS = ["reason", "view", "topic", "state"];
+const FILTERS = ["reason", "view", "topic", "state", "since", "until"];
 // They outlive a visit to another page: work goes on, and what was selected stays so.
 const selection = new Selection();
 const work = new Work();
@@ -121,11 +122,15 @@ class Letters {
   #barContent() {
     const n = selection.size;
     const matching = matchingCount(this.#groups.groups, this.#route.query);
+    const { since, until } = this.#route.query;
+    // The groups count letters of all times.
+    const [all, isNone] = since || until
+      ? ["Select all matching", this.#list.letters.length === 0] : [`Select all ${whole(matching)} matching`, matching === 0];
     const button = (text, onclick, kind = "", disabled = n === 0) =>
       html("button", { type: "button", class: kind, onclick, disabled }, text);
     const everything = () => this.#selectAll();
     return [html("strong", n ? `${whole(n)} selected` : "None selected"),
-      button(`Select all ${whole(matching)} matching`, everything, "", matching === 0),
+      button(all, everything, "", isNone),
       button("Clear", () => selection.clear()), html("span.spring"),
       button("What would replay change?", () => work.preview(selection.ids())),
       button("Replay…", () => work.replay(selection.ids()), "primary"),
@@ -179,7 +184,7 @@ function groupTable({ total, groups }, chosen) {
   const rows = groups.slice(0, 100).map((group) => {
     const filter = { reason: group.reason, view: group.view ?? "", topic: group.topic ?? "" };
     const isChosen = ["reason", "view", "topic"].every((name) => chosen[name] === filter[name]);
-    const link = html("a", { href: to("letters", [], filter), "aria-current": isChosen ? "true" : null }, said(group.reason, 60));
+    const link = html("a", { href: to("letters", [], { ...filter, since: chosen.since, until: chosen.until }), "aria-current": isChosen ? "true" : null }, said(group.reason, 60));
     return html("tr", { class: isChosen ? "chosen" : null },
       html("th", { scope: "row" }, link),
       html("td", group.view === null ? html("span.note", "–") : said(group.view, 60)),
@@ -203,17 +208,24 @@ function filterBar(groups, chosen) {
       html("option", { value: "*" }, "all"), known.map(option));
     return html("div.field", html("label", { for: `filter-${name}` }, name), select);
   };
-  return html("div.filters", { role: "group", "aria-label": "Filters" },
+  const times = own(html("div.times", timeFields(chosen, chooseTimes)), `${chosen.since} ${chosen.until}`);
+  return html("div.filters", { role: "group", "aria-label": "Filters" }, times,
     ["reason", "view", "topic"].map((name) => field(name, values(name).map((value) => [value, value]))),
     field("state", Object.entries(STATES)));
 }
 
 function choose(event) {
-  const found = {};
-  for (const select of event.target.closest(".filters").querySelectorAll("select")) {
+  const { since, until } = parseRoute(location.hash).query;
+  const found = { since, until };
+  for (const select of event.target.closest(".filters").querySelectorAll("select[id^=filter-]")) {
     found[select.dataset.filter] = select.value === "*" ? null : select.value.slice(1);
   }
   location.hash = to("letters", [], found);
+}
+
+function chooseTimes({ since, until }) {
+  const { reason, view, topic, state } = withState(parseRoute(location.hash).query);
+  location.hash = to("letters", [], { reason, view, topic, state, since, until });
 }
 
 function matchingCount(groups, chosen) {

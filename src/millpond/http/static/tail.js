@@ -2,13 +2,13 @@
 
 import { query } from "./api.js";
 import { html, render } from "./dom.js";
+import { eventFilters } from "./event_filters.js";
 import { clock, seconds, whole } from "./format.js";
-import { chip, OUTCOMES, wordOf } from "./marks.js";
-import { live } from "./live.js";
-import { to, toEvent } from "./routes.js";
+import { chip } from "./marks.js";
+import { toEvent } from "./routes.js";
 import { eventsOf } from "./stream.js";
 import { documentLinks, scrollBox, tableHead } from "./table.js";
-import { mono, said, visible } from "./text.js";
+import { mono, said } from "./text.js";
 
 const SHOWN_MAX = 200;
 const DRAW_MS = 400;
@@ -31,26 +31,19 @@ class Tail {
   #list = html("tbody");
   #note = html("p.note", { role: "status" });
   #pause = html("button", { type: "button" }, "Pause");
-  #filters = html("div.filters", { role: "group", "aria-label": "Filters" });
 
   constructor(page) {
     this.#page = page;
     const head = tableHead(["time, UTC", "outcome", "message", "topic", "documents", "took"], ["took"]);
     this.element = html("section.sheet.tail",
       html("div.head", html("h2", "Live tail"), this.#pause),
-      this.#filters, this.#note,
+      eventFilters(page.signal), this.#note,
       scrollBox("Live tail", html("table.tail", head, this.#list)));
   }
 
   start() {
-    const { signal, route } = this.#page;
+    const { signal } = this.#page;
     this.#pause.addEventListener("click", () => this.#toggle());
-    this.#filters.addEventListener("change", () => {
-      location.hash = to("event", [], this.#chosen());
-    });
-    const drawFilters = () => render(this.#filters, filters(route.query));
-    live.addEventListener("hello", drawFilters, { signal });
-    drawFilters();
     const timer = setInterval(() => this.#draw(), DRAW_MS);
     signal.addEventListener("abort", () => {
       clearInterval(timer);
@@ -59,11 +52,6 @@ class Tail {
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.#open()), { signal });
     this.#open();
     this.#draw();
-  }
-
-  #chosen() {
-    const value = (name) => this.#filters.querySelector(`[data-filter=${name}]`).value || null;
-    return { outcome: value("outcome"), topic: value("topic") };
   }
 
   #open() {
@@ -119,17 +107,6 @@ class Tail {
     if (this.#paused) return `Paused; ${whole(this.#held)} arrived since.`;
     return this.#rows.length ? `The last ${whole(this.#rows.length)}.` : "Waiting for messages.";
   }
-}
-
-function filters(chosen) {
-  const topics = [...new Set((live.hello?.views ?? []).flatMap(({ topics: some }) => some))].sort();
-  const field = (name, values, text) => {
-    const known = chosen[name] && !values.includes(chosen[name]) ? [...values, chosen[name]] : values;
-    const option = (value) => html("option", { value, selected: chosen[name] === value }, visible(text(value)).slice(0, 60));
-    const select = html("select", { id: `tail-${name}`, "data-filter": name }, html("option", { value: "" }, "all"), known.map(option));
-    return html("div.field", html("label", { for: `tail-${name}` }, name), select);
-  };
-  return [field("outcome", OUTCOMES, wordOf), field("topic", topics, String)];
 }
 
 function row(item) {

@@ -6,11 +6,14 @@ const CUSTOM = "custom";
 // An age is sent as it is, so that a bookmarked "last hour" is the hour before it is opened.
 const AGES = [["", "any time"], ["15m", "last 15 minutes"], ["1h", "last hour"], ["24h", "last 24 hours"], ["7d", "last 7 days"]];
 
-/** The fields for `since` and `until` of an address; `onChange` gets what is chosen, null if it is not bounded. */
-export function timeFields({ since = "", until = "" }, onChange) {
+/** The fields for `since` and `until` of an address; `onChange` gets what is chosen, null if it is not bounded.
+ *
+ * `unbounded` is the name of no range at all.
+ */
+export function timeFields({ since = "", until = "" }, onChange, unbounded = AGES[0][1]) {
   const isCustom = until !== "" || !AGES.some(([age]) => age === since);
   const option = ([value, text]) => html("option", { value, selected: isCustom ? value === CUSTOM : value === since }, text);
-  const select = html("select", { id: "time-range", "data-filter": "time" }, [...AGES, [CUSTOM, "between two times …"]].map(option));
+  const select = html("select", { id: "time-range", "data-filter": "time" }, [["", unbounded], ...AGES.slice(1), [CUSTOM, "between two times …"]].map(option));
   const from = moment("time-since", "from, UTC", since);
   const to = moment("time-until", "before, UTC", until);
   const bounds = html("div.row.bounds", { hidden: !isCustom }, from.element, to.element);

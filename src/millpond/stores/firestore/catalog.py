@@ -17,16 +17,20 @@ from google.cloud.firestore_v1.types import (
 from millpond.core import timestamps
 from millpond.core.collections import EVENT_LOG
 from millpond.core.decode import MESSAGE_ID_BYTES_MAX
+from millpond.core.log_filter import LogFilter
 from millpond.core.model import Committed, Conflict, Delete, LogEntry, LogPage, Outcome, Ref, Snapshot, Write
 from millpond.stores.firestore import log as firestore_log
 from millpond.stores.firestore.connection import Connection
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
 from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_value, get_time
+from millpond.stores.log_entry import without_data
 
 # Deadline of queries; people can wait longer than a commit.
 _QUERY_S = 30.0
 _SWEPT_AT_ONCE = 300
+# Log entries that one query lists: each may have almost a megabyte.
+_LISTED_AT_ONCE = 50
 # Subcollections are searched under this many documents of each collection, and in total.
 _LOOKED_UNDER = 20
 _LOOKED_UNDER_IN_ALL = 200
@@ -79,6 +83,23 @@ class FirestoreCatalog(ABC):
         by_event = await self._query(EVENT_LOG, ("eventId", "EQUAL", firestore_log.event_id_key(any_id)))
         found = {snapshot.ref: firestore_log.decode_snapshot(snapshot) for snapshot in [*by_message, *by_event]}
         return sorted(found.values(), key=lambda e: (e.arrived_at, e.delivery.publish_time, e.delivery.message_id))
+
+    async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
+        """In order of arrival. Topic and outcome are compared here: Firestore would need an index for each pair."""
+        bounds = [
+            ("arrivedAt", "GREATER_THAN_OR_EQUAL", wanted.times.since),
+            ("arrivedAt", "LESS_THAN", wanted.times.until),
+        ]
+        filters = [(name, how, timestamps.to_datetime(us)) for name, how, us in bounds if us is not None]
+        cursor = firestore_log.decode_position(before)
+        size = min(limit, _LISTED_AT_ONCE)
+        found = await self._query(
+            EVENT_LOG, *filters, order_by="arrivedAt", direction="DESCENDING", limit=size + 1, cursor=cursor
+        )
+        page, more = found[:size], len(found) > size
+        entries = [without_data(firestore_log.decode_snapshot(snapshot)) for snapshot in page]
+        position = firestore_log.encode_position(page[-1], exact=True) if more else None
+        return LogPage([entry for entry in entries if wanted.matches(entry)], position, more)
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         """Firestore counts, topic by topic: only one document per topic is read."""
@@ -186,13 +207,14 @@ class FirestoreCatalog(ABC):
         collection: str,
         *filters: Filter,
         order_by: str | None = None,
+        direction: str = "ASCENDING",
         limit: int | None = None,
         after: str | None = None,
         cursor: Cursor | None = None,
     ) -> list[Snapshot]:
         parent, query = self._structured(collection, filters)
         if order_by is not None or not filters:
-            query.order_by.add(direction="ASCENDING").field.field_path = order_by or "__name__"
+            query.order_by.add(direction=direction).field.field_path = order_by or "__name__"
         if limit is not None:
             query.limit.value = limit
         if after is not None:
@@ -203,7 +225,7 @@ class FirestoreCatalog(ABC):
             if after_id is None:
                 query.start_at.before = True
             else:
-                query.order_by.add(direction="ASCENDING").field.field_path = "__name__"
+                query.order_by.add(direction=direction).field.field_path = "__name__"
                 query.start_at.values.add(reference_value=self.names.document(Ref(collection, after_id)))
         request = _QUERY(parent=parent)
         request.structured_query.CopyFrom(query)

@@ -15,14 +15,14 @@ from millpond.core.model import LogEntry, Outcome
 from millpond.stores.log_entry import OPEN, completed, decode_entry, encode_body, is_same_message
 from millpond.stores.sqlite.rows import execute_many
 
-_COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
-FIND = f"SELECT {_COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608
+COLUMNS = "message_id, topic, event_id, arrived_at, outcome, body"
+FIND = f"SELECT {COLUMNS} FROM events WHERE message_id = ? OR event_id = ? ORDER BY arrived_at, seq"  # noqa: S608
 COUNT = "SELECT topic, outcome, n FROM event_counts WHERE n > 0 ORDER BY topic, outcome"
-PAGE = f"SELECT seq, {_COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
-_OPEN = f"SELECT seq, {_COLUMNS} FROM events WHERE message_id = ? AND outcome IN (?, ?)"  # noqa: S608
+PAGE = f"SELECT seq, {COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608
+_OPEN = f"SELECT seq, {COLUMNS} FROM events WHERE message_id = ? AND outcome IN (?, ?)"  # noqa: S608
 _HELD = "SELECT count(*) FROM events WHERE message_id = ? AND topic = ?"
 _OPEN_COUNT = "SELECT count(*) FROM event_counts WHERE topic = ? AND outcome IN (?, ?) AND n > 0"
-_INSERT = f"INSERT INTO events(seq, {_COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
+_INSERT = f"INSERT INTO events(seq, {COLUMNS}) VALUES {{values}} ON CONFLICT DO NOTHING"  # noqa: S608
 # Sequence numbers reserved for each commit; more than a batch can have messages.
 _PER_COMMIT = 4_096
 

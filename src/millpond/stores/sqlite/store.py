@@ -19,6 +19,7 @@ import apsw
 from millpond.core import timestamps
 from millpond.core.document import check_ref, decode_document, encode_document, patched
 from millpond.core.errors import StoreError
+from millpond.core.log_filter import LogFilter
 from millpond.core.model import (
     Committed,
     Conflict,
@@ -37,6 +38,7 @@ from millpond.stores.sqlite import schema as sqlite_schema
 from millpond.stores.sqlite.connection import close_quietly, open_reader, open_writer
 from millpond.stores.sqlite.errors import translate
 from millpond.stores.sqlite.file import StoreFile
+from millpond.stores.sqlite.log_list import list_entries
 
 T = TypeVar("T")
 _SWEEP_ROWS = 1_000
@@ -123,6 +125,10 @@ class SqliteStore:
     async def find_events(self, any_id: str) -> list[LogEntry]:
         found = await self._on(self._looker, self._rows, sqlite_log.FIND, (any_id, any_id))
         return [sqlite_log.decode_row(row) for row in found]
+
+    async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
+        number = None if before is None else int(before)
+        return await self._on(self._looker, list_entries, self._look_connection, wanted, limit, number)
 
     async def count_events(self) -> dict[str, dict[str, int]]:
         counts: dict[str, dict[str, int]] = {}
