@@ -28,7 +28,7 @@ PUSH = "/pubsub/push"
 PUSHED = {PUSH, "/events"}
 # To open a path to every client, declare it so in the table of routes and here.
 OPEN = {
-    *("/", "/static/{file}", "/api", "/metrics", "/openapi.json"),
+    *("/", "/static/{file}", "/runbook", "/api", "/metrics", "/openapi.json"),
     *("/health", "/healthz", "/ready", "/readyz", "/live", "/livez"),
 }
 

@@ -97,7 +97,8 @@ def test_its_view_serves_what_the_readme_says(wheel: Wheel) -> None:
         assert [order and order["status"] for order in orders] == ["paid", "paid", None]
         ran = wheel.run("sh", "-ec", look)
         assert (ran.code, "items must be a whole number" in ran.out) == (0, True), ran
-        ran = wheel.run("sh", "-ec", correct)
+        # In the same terminal, where the settings were exported.
+        ran = wheel.run("sh", "-ec", f"{feed.splitlines()[0]}\n{correct}")
         assert ran.code == 0, ran
         order = server.document("shop/o-3")
         assert order is not None

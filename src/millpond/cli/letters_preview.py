@@ -47,7 +47,8 @@ def show_preview(settings: Settings, letter_ids: Sequence[str], *, as_json: bool
         outcomes = Counter((str(answer["outcome"]), str(answer["reason"])) for answer in answers)
         print_table(_OUTCOMES, [(*what, n) for what, n in outcomes.most_common()])
         documents = "1 document" if len(changes) == 1 else f"{len(changes)} documents"
-        print_note(f"A replay would write {documents}. Nothing was written.")
+        print_note(f"A replay would write {documents}, with the views that this command loads (--views, $VIEWS).")
+        print_note("Nothing was written.")
     return answers
 
 
