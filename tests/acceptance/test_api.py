@@ -283,7 +283,7 @@ def test_a_letter(server: Server) -> None:
     assert letter["classification"] == "permanent"
     assert "data" not in letter
     opened = server.get(f"/api/letters/{quote(letter['id'], safe='')}")
-    assert opened.json == {**letter, "data": data}
+    assert opened.json == {**letter, "data": data, "edits": []}
 
 
 def test_burying_twice_is_burying_once(server: Server) -> None:

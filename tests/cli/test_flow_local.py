@@ -84,7 +84,7 @@ def test_sweep_after_a_crash(flow: Shell, serve: Serve, attempts: str, status: s
     time.sleep(0.4)
     report = flow.ok("flow", "sweep", "--json").json
     counted = {"reclaimed": int(status == "READY"), "failed": int(status == "FAILED"), "announced": 0, "left": 0}
-    assert report == {"types": report["types"], "runs": 1, **counted}
+    assert report == {"types": report["types"], "runs": 1, "through": f"sqlite:{flow.store}", **counted}
     ran = flow.ok("flow", "show", "r")
     assert status in ran.out
     assert ("ATTEMPTS_EXHAUSTED" in ran.out) is (status == "FAILED")

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from millpond.alerts.evaluate import AlertState, State
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Put, Ref
-from millpond.http import streams as streams_module
 from millpond.http.access import RequestFault
+from millpond.http.api import live as live_api
 from millpond.http.api.live import LIVE_PATH, TAIL_PATH, LiveApi
 from millpond.http.streams import STREAMS_MAX, Streams
 from millpond.live import document_counts as counts_module
@@ -293,7 +293,7 @@ async def test_the_end() -> None:
 
 def test_streams_are_counted() -> None:
     """The last place is given away, and the next asks in vain."""
-    streams = Streams()
+    streams = Streams(STREAMS_MAX)
     streams.open = STREAMS_MAX - 1
     streams.check_room()
     streams.open = STREAMS_MAX
@@ -304,7 +304,7 @@ def test_streams_are_counted() -> None:
 
 @pytest.mark.parametrize("ends_by", ["cancellation", "an error"])
 async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> None:
-    streams = Streams()
+    streams = Streams(STREAMS_MAX)
     told: list[str] = []
 
     async def frames() -> AsyncGenerator[bytes, None]:
@@ -330,7 +330,7 @@ async def test_a_stream_gives_its_place_back_however_it_ends(ends_by: str) -> No
 
 async def test_a_stream_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mailbox for it would be told of every message, and never be read or closed."""
-    monkeypatch.setattr(streams_module, "STREAMS_MAX", 0)
+    monkeypatch.setattr(live_api, "STREAMS_MAX", 0)
     scene = Scene()
     async with scene.running() as watch:
         routes = LiveApi(cast("Service", SimpleNamespace(monitor=watch))).routes()

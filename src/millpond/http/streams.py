@@ -25,7 +25,7 @@ _EVENTS = {"content-type": MEDIA_TYPE, "x-accel-buffering": "no"}
 class Streams:
     """Counts and limits the open streams of one kind."""
 
-    def __init__(self, limit: int = STREAMS_MAX) -> None:
+    def __init__(self, limit: int) -> None:
         self.open = 0
         self._limit = limit
 

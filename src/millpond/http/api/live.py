@@ -61,7 +61,7 @@ class Sparklines(msgspec.Struct):
 class LiveApi:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._streams = Streams()
+        self._streams = Streams(STREAMS_MAX)
 
     def routes(self) -> list[Route]:
         return [
