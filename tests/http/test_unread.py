@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 from millpond.http.bodies import Bodies
 from millpond.http.connections import watch_connections
 from millpond.http.limits import UNREAD_S_MAX, BoundedProtocol
-from millpond.http.streams import Streams
+from millpond.http.streams import STREAMS_MAX, Streams
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
@@ -24,7 +24,7 @@ class Scene:
     """A server with nothing but a stream: of frames without end, or of one frame and then silence."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        self.streams = Streams()
+        self.streams = Streams(STREAMS_MAX)
         self.connections: list[Any] = []
         self.silent = silent
 
