@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+import msgspec
 import pytest
 
 from millpond import Event
@@ -14,6 +15,7 @@ from millpond.core.errors import EditRefused, InvalidEvent
 from millpond.core.model import Delivery, Document, Outcome, Ref, Result
 from millpond.core.ports import StoreWithCatalog
 from millpond.dead_letters.correction import EDITS_LISTED_MAX, Edit
+from millpond.stores.log_entry import decode_entry, encode_body
 from tests.common.pond import NOW, SECOND, at, delivery
 from tests.common.rig import Rig
 from tests.common.stores import Run, open_store
@@ -199,10 +201,7 @@ async def test_only_the_views_that_refused_it_get_the_corrected_payload() -> Non
 async def test_a_view_that_took_it_is_not_asked_again_with_another_correction() -> None:
     """Unreadable data is about every view: once one has taken the first correction, only the others are asked."""
     async with Works([Passes(), Strict()]) as works:
-        garbled = Delivery(
-            message_id="m1", publish_time=NOW + SECOND, data=b"{", subscription="projects/p/subscriptions/s"
-        )
-        await works.take(garbled)
+        await works.take(GARBLED)
         assert await works.service.edit_letter(LETTER.id, edit(payload("first")))
         assert (await replayed(works)).outcome is Outcome.POISON
         letter, _ = await opened(works)
@@ -215,7 +214,139 @@ async def test_a_view_that_took_it_is_not_asked_again_with_another_correction() 
         assert (await works.verify()).listed == []
 
 
-async def test_a_view_that_is_added_later_gets_the_last_correction() -> None:
+async def counted_once(works: Works) -> None:
+    """The tally has counted the message once, and what the log says agrees with every document."""
+    assert (await works.document("passes/d"))["n"] == 1
+    assert (await works.verify()).listed == []
+
+
+async def edited_and_replayed(works: Works, content: dict[str, Any]) -> Result:
+    assert await works.service.edit_letter(LETTER.id, edit(content))
+    return await replayed(works)
+
+
+GARBLED = Delivery(message_id="m1", publish_time=NOW + SECOND, data=b"{", subscription="projects/p/subscriptions/s")
+
+
+async def test_a_correction_that_cannot_be_routed_opens_no_other_view() -> None:
+    """A typo in the topic is a fault of the whole message; the views that took it are still not asked again."""
+    async with Works([Passes(), Strict()]) as works:
+        await works.take(delivery(payload("ajar", weight=5), "m1", 1))
+        typo = {**payload("ajar", room="hall"), "topic": "door"}
+        assert (await edited_and_replayed(works, typo)).outcome is Outcome.POISON
+        assert (await edited_and_replayed(works, payload("ajar", room="hall"))).outcome is Outcome.APPLIED
+        await counted_once(works)
+
+
+async def test_the_original_that_is_put_back_opens_no_view_that_took_a_correction() -> None:
+    """Replayed as it arrived it is still unreadable; the next correction is for the views that are left."""
+    async with Works([Passes(), Strict()]) as works:
+        await works.take(GARBLED)
+        await edited_and_replayed(works, payload("first"))
+        assert await works.service.edit_letter(LETTER.id, Edit(None, "Ada"))
+        await replayed(works)
+        assert (await edited_and_replayed(works, payload("second", room="hall"))).outcome is Outcome.APPLIED
+        await counted_once(works)
+
+
+async def test_a_redelivered_original_opens_no_view_that_took_a_correction() -> None:
+    """The views refuse the original again, and are listed; the correction they took still stands."""
+    async with Works([Passes(), Doors(), Strict()]) as works:
+        stateless = delivery({"topic": "doors", "door": "d", "at": at(1)}, "m1", 1)
+        await works.take(stateless)
+        await edited_and_replayed(works, payload("first"))
+        await works.take(stateless)
+        await edited_and_replayed(works, payload("second", room="hall"))
+        await counted_once(works)
+        assert (await works.document("doors/d"))["state"] == "first"
+
+
+async def test_a_crash_after_the_commit_lets_no_second_correction_in() -> None:
+    """The letter does not know of the replay, so it can be edited; the view keeps the first correction."""
+    async with Works([Passes(), Doors()]) as works:
+        await works.take(GARBLED)
+        await works.service.edit_letter(LETTER.id, edit(payload("first")))
+
+        async def crash(message: Delivery, views: frozenset[str] | None) -> Result:
+            await works.engine.handle(message, replay=True, only=views)
+            raise ConnectionError("the process ended here")
+
+        with pytest.raises(ConnectionError):
+            await works.service.letters.replay(LETTER, crash)
+        result = await edited_and_replayed(works, {**payload("second"), "door": "e"})
+        assert result.outcome is Outcome.DUPLICATE
+        assert await works.document("doors/e") is None
+        await counted_once(works)
+
+
+async def test_a_letter_that_was_edited_during_its_replay_is_not_applied_twice() -> None:
+    """A second replay sends the newer payload, and the views say that they have the message."""
+    async with Works([Passes(), Doors()]) as works:
+        await works.take(GARBLED)
+        await works.service.edit_letter(LETTER.id, edit(payload("first")))
+
+        async def send(message: Delivery, views: frozenset[str] | None) -> Result:
+            await works.service.edit_letter(LETTER.id, edit(payload("second")))
+            return await works.engine.handle(message, replay=True, only=views)
+
+        await works.service.letters.replay(LETTER, send)
+        assert (await replayed(works)).outcome is Outcome.DUPLICATE
+        await counted_once(works)
+
+
+async def test_a_purged_letter_does_not_forget_what_was_taken() -> None:
+    """The message comes again, gets a new letter, and is corrected once more: it counts once."""
+    async with Works([Passes(), Doors()]) as works:
+        await works.take(GARBLED)
+        await edited_and_replayed(works, payload("first"))
+        assert await works.service.letters.purge(LETTER)
+        await works.take(GARBLED)
+        assert (await edited_and_replayed(works, payload("second"))).outcome is Outcome.DUPLICATE
+        assert (await works.document("passes/d"))["n"] == 1
+
+
+async def test_a_rebuild_folds_a_new_view_with_one_payload_whenever_it_runs() -> None:
+    """It got the original before a correction for another view, and goes on with it after the correction."""
+    store = (first := Works([Strict()])).store
+    async with first as works:
+        await works.take(delivery(payload("ajar", weight=5), "m1", 1))
+    async with Works([Strict(), Passes()], store) as works:
+        rebuild = await works.rebuild("passes")
+        await rebuild.fold()
+        await edited_and_replayed(works, payload("mended", weight=70, room="hall"))
+        await rebuild.swap()
+        assert (await works.document("passes/d"))["states"] == ["ajar"]
+        await counted_once(works)
+
+
+async def test_an_expired_letter_is_not_edited() -> None:
+    """The store may delete it at any moment."""
+    async with Works([Doors()]) as works:
+        await works.take(broken())
+        works.now += 15 * 86_400 * SECOND
+        assert not await works.service.edit_letter(LETTER.id, edit(payload("late")))
+
+
+async def test_the_log_holds_a_correction_once_for_all_views() -> None:
+    """A view refers to the view that holds the same payload, so that many views do not multiply it."""
+
+    class More(Doors):
+        def __init__(self, number: int) -> None:
+            self.name = self.collection = f"more{number}"
+
+    async with Works([More(number) for number in range(20)]) as works:
+        await works.take(GARBLED)
+        await edited_and_replayed(works, payload("mended", noise="x" * 10_000))
+        (entry,) = await works.store.find_events("m1")
+        assert len(entry.corrected) == 20
+        body = encode_body(entry)
+        assert len(body) < 20_000
+        again = decode_entry("m1", entry.topic, None, entry.arrived_at, "applied", body)
+        assert again.corrected == entry.corrected
+        assert again.result.views == [msgspec.structs.replace(view, wrote=False) for view in entry.result.views]
+
+
+async def test_a_view_that_is_added_later_gets_the_correction_if_it_refuses_the_original() -> None:
     """It was not asked when the message arrived, and the original is what the operator found wrong."""
     store = (first := Works([Doors()])).store
     async with first as works:

@@ -114,7 +114,7 @@ def _indented(text: str) -> str:
     """The same JSON on several lines; unchanged if it is none. Numbers keep every digit."""
     try:
         return msgspec.json.format(text, indent=2)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return text
 
 

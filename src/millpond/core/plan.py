@@ -39,6 +39,7 @@ from millpond.core.model import (
 )
 from millpond.core.plan_burial import needs_of_letter, plan_burial
 from millpond.core.receipts import Receipts
+from millpond.core.replay_record import record_ref, record_taken, taken_by
 from millpond.core.returned import check_document
 from millpond.core.stamp import decode_stamp
 from millpond.core.stored_stamps import field_holders, merged_source, owned, stamp_and_key
@@ -90,6 +91,8 @@ def needs_of(item: Item) -> Needs:
             (assumed if target.view.one_per_event else read).append(target.ref)
             if target.receipt is not None:
                 assumed.append(target.receipt)
+    if item.replay and item.targets:
+        read.append(record_ref(item.delivery))
     return Needs(read, assumed)
 
 
@@ -101,8 +104,9 @@ def _log_entry(item: Item, result: Result) -> LogEntry:
     delivery = item.delivery
     corrected: dict[str, bytes] = {}
     if delivery.correction is not None:
-        # The views that this replay does not ask took the message as it arrived.
-        corrected = {view.view: delivery.correction for view in result.views}
+        # The views that this replay does not ask took the message as it arrived, or as it was corrected before.
+        took = [view.view for view in result.views if _has_effect(view) or view.outcome is Outcome.DUPLICATE]
+        corrected = dict.fromkeys(took, delivery.correction)
         delivery = msgspec.structs.replace(delivery, correction=None)
     return LogEntry(
         delivery=delivery,
@@ -121,9 +125,10 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
     views: list[ViewResult] = []
     decided: list[tuple[Target, Verdict]] = []
     faults: list[Fault] = []
+    taken = taken_by(item, working)
     for target in item.targets:
         try:
-            verdict = _decide(item, target, working, now, receipts)
+            verdict = _decide(item, target, working, now, receipts, taken)
         except (Poison, ViewError, UnownedDocument) as fault:
             # It holds up no other view.
             faults.append(refused_by(target.view.name, fault) if isinstance(fault, Poison) else fault)
@@ -136,6 +141,7 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
             working.put(target.ref, verdict.document, checked=target.view.representable)
         views.append(_view_result(target, verdict))
     receipt = receipts.record(item, decided, working, now)
+    record_taken(item, views, working, now)
     if faults or item.faults or item.committed or item.later:
         return _in_parts(item, views, [*item.faults, *faults], receipt)
     top = views[0] if len(views) == 1 else min(views, key=_rank)
@@ -166,13 +172,17 @@ def _view_result(target: Target, verdict: Verdict) -> ViewResult:
     )
 
 
-def _decide(item: Item, target: Target, working: WorkingSet, now: int, receipts: Receipts) -> Verdict:
+def _decide(
+    item: Item, target: Target, working: WorkingSet, now: int, receipts: Receipts, taken: frozenset[str]
+) -> Verdict:
     if target.settled is Outcome.TOO_OLD:
         return Verdict(Outcome.TOO_OLD, "too_old_ignored")
     if target.settled is Outcome.FILTERED:
         return Verdict(Outcome.FILTERED, "event_filtered")
     view = target.view
     current = owned(view, working.look(target.ref), target.path)
+    if view.name in taken:
+        return Verdict(Outcome.DUPLICATE, "duplicate_message_noop", None, stamp_and_key(view, current)[0])
     if isinstance(view, Latest):
         verdict = _decide_latest(target, current, now)
     elif isinstance(view, Merge):

@@ -61,9 +61,11 @@ def _with_refusals(there: Document, letter: DeadLetter) -> Document | None:
     new = [refusal for refusal in letter.refusals if refusal["view"] not in known]
     if letter.refusals and not new:
         return None
-    # A replay before this refusal says nothing about it: the letter must not count as replayed successfully.
+    # A replay before this refusal says nothing about it: the letter must not count as replayed successfully. If the
+    # whole message is at fault now, the list stays: the other views have taken it, and must not be asked again with
+    # a payload that an operator corrects.
     kept = {name: value for name, value in there.items() if name not in {"replayOutcome", "replayReason"}}
-    return {**kept, "refusals": [*listed, *new] if new else []}
+    return {**kept, "refusals": [*listed, *new]}
 
 
 def _again(item: Item, text: str) -> Result:

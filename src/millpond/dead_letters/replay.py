@@ -1,4 +1,7 @@
-"""Replays: sends the unchanged message of a letter through the engine again. Called by the API and the CLI."""
+"""Replays: sends the message of a letter through the engine again, as it arrived or as it was corrected.
+
+Called by the API and the CLI.
+"""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class StoredLetters:
 
         def decide(found: Sequence[Snapshot]) -> Decided[bool] | Read:
             head, *parts = found
-            if head.data is None:
+            if head.data is None or is_expired(head.data, self._wall_clock()):
                 return Decided(False)
             if not parts and (ref_before := correction_ref(head)) is not None:
                 return Read([ref_before])

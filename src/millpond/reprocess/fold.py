@@ -133,10 +133,34 @@ class Fold:
 
     def _items(self, entry: LogEntry) -> Iterator[Item]:
         names = frozenset(name for name in self.scope.views(entry) if is_settled(entry, name))
-        for delivery, asked in _copies(entry, names):
+        for delivery, asked in self._copies(entry, names):
             item = self._item(entry, delivery, asked)
             if item is not None:
                 yield item
+
+    def _copies(self, entry: LogEntry, names: frozenset[str]) -> Iterator[tuple[Delivery, frozenset[str]]]:
+        """The message as it arrived and as it was corrected, each with the views that were asked with it.
+
+        A view that was not asked, because it is new, gets the message as it arrived; if it refuses that, it gets
+        the first correction that another view took. Both choices stay the same when the entry is completed later.
+        """
+        corrected = entry.corrected
+        used = {name: corrected.get(name) for name in names}
+        new = names - {view.view for view in entry.result.views} if corrected else frozenset()
+        if new:
+            used.update(dict.fromkeys(self._refusing(entry, new), next(iter(corrected.values()))))
+        for payload in dict.fromkeys(used.values()):
+            copy = msgspec.structs.replace(entry.delivery, correction=payload) if payload else entry.delivery
+            yield copy, frozenset(name for name in names if used[name] == payload)
+
+    def _refusing(self, entry: LogEntry, names: frozenset[str]) -> frozenset[str]:
+        """Those of the views that refuse the message as it arrived, each on a document that does not exist yet."""
+        item = self._router_for(names).route(entry.delivery, entry.arrived_at)
+        faults = item.faults
+        if item.targets:
+            absent = {ref: Snapshot(ref, None, None) for ref in needs_of(item).all}
+            faults = plan([item], absent, entry.arrived_at, self._receipts).results[0].faults
+        return frozenset(name for fault in faults for name in (names if fault.view is None else {fault.view}))
 
     def _item(self, entry: LogEntry, delivery: Delivery, names: frozenset[str]) -> Item | None:
         recorded, rebuilt = recorded_documents(entry), self.scope.is_rebuilt
@@ -241,23 +265,6 @@ def _halves(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
     middle = len(item.targets) // 2
     first, second = item.targets[:middle], item.targets[middle:]
     return [msgspec.structs.replace(item, targets=first)], [msgspec.structs.replace(item, targets=second)]
-
-
-def _copies(entry: LogEntry, names: frozenset[str]) -> Iterator[tuple[Delivery, frozenset[str]]]:
-    """The message as it arrived and as it was corrected, each with the views that were asked with it.
-
-    A view that was not asked, because it is new, gets the last correction.
-    """
-    if not entry.corrected:
-        if names:
-            yield entry.delivery, names
-        return
-    asked = {view.view for view in entry.result.views}
-    last = [*entry.corrected.values()][-1]
-    used = {name: entry.corrected.get(name, None if name in asked else last) for name in names}
-    for data in dict.fromkeys(used.values()):
-        copy = entry.delivery if data is None else msgspec.structs.replace(entry.delivery, correction=data)
-        yield copy, frozenset(name for name in names if used[name] == data)
 
 
 def _is_renamed(recorded: str, target: Target) -> bool:

@@ -8,36 +8,70 @@ views that were asked with it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from millpond.core.model import OUTCOME_RANK, Delivery, LogEntry, Outcome, Result, ViewResult
 
 # Outcomes that a later delivery or a replay may change.
 OPEN = (Outcome.RETRY, Outcome.POISON)
+_VIEW_FIELDS = 6
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
 def encode_body(entry: LogEntry) -> bytes:
     delivery, result = entry.delivery, entry.result
-    body = (
-        delivery.publish_time,
-        delivery.data,
-        delivery.attributes,
-        delivery.subscription,
-        delivery.ordering_key,
-        delivery.attempt,
-        delivery.data_fault,
-        result.reason,
-        [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
+    return _encode(
+        (
+            delivery.publish_time,
+            delivery.data,
+            delivery.attributes,
+            delivery.subscription,
+            delivery.ordering_key,
+            delivery.attempt,
+            delivery.data_fault,
+            result.reason,
+            _encoded_views(entry) if entry.corrected else [_encoded_view(view) for view in result.views],
+        )
     )
-    return _encode((*body, entry.corrected) if entry.corrected else body)
+
+
+def _encoded_view(view: ViewResult) -> tuple[Any, ...]:
+    return (view.view, view.doc, view.outcome, view.reason, view.stamp, view.winner)
+
+
+def _encoded_views(entry: LogEntry) -> list[tuple[Any, ...]]:
+    """The views, each with the corrected payload it was asked with, or the number of the view that holds the same.
+
+    An earlier build ignores it, and reads the entry as if the payload had not been corrected.
+    """
+    places: dict[bytes, int] = {}
+    encoded = []
+    for number, view in enumerate(entry.result.views):
+        payload = entry.corrected.get(view.view)
+        if payload is None:
+            encoded.append(_encoded_view(view))
+        else:
+            encoded.append((*_encoded_view(view), places.get(payload, payload)))
+            places.setdefault(payload, number)
+    return encoded
+
+
+def _corrected(views: list[Any]) -> dict[str, bytes]:
+    found = {}
+    for view in views:
+        if len(view) > _VIEW_FIELDS:
+            payload = view[_VIEW_FIELDS]
+            found[view[0]] = views[payload][_VIEW_FIELDS] if isinstance(payload, int) else payload
+    return found
 
 
 def decode_entry(
     message_id: str, topic: str, event_id: str | None, arrived_at: int, outcome: str, body: bytes
 ) -> LogEntry:
-    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views, *more = _decode(body)
+    published, data, attributes, subscription, ordering_key, attempt, fault, reason, views = _decode(body)
     delivery = Delivery(
         message_id=message_id,
         publish_time=published,
@@ -48,7 +82,7 @@ def decode_entry(
         attempt=attempt,
         data_fault=fault,
     )
-    results = [ViewResult(v[0], v[1], Outcome(v[2]), *v[3:]) for v in views]
+    results = [ViewResult(v[0], v[1], Outcome(v[2]), *v[3:_VIEW_FIELDS]) for v in views]
     result = Result(Outcome(outcome), reason, topic, results, buried=outcome == Outcome.POISON)
     return LogEntry(
         delivery=delivery,
@@ -56,7 +90,7 @@ def decode_entry(
         event_id=event_id,
         arrived_at=arrived_at,
         result=result,
-        corrected=more[0] if more else {},
+        corrected=_corrected(views),
     )
 
 
@@ -88,7 +122,11 @@ def completed(earlier: LogEntry, later: LogEntry) -> LogEntry | None:
     top = min(views.values(), key=lambda view: OUTCOME_RANK[view.outcome])
     buried = top.outcome is Outcome.POISON
     result = Result(top.outcome, top.reason, later.topic, list(views.values()), buried=buried)
-    return msgspec.structs.replace(later, arrived_at=earlier.arrived_at, result=result, corrected=corrected)
+    # If the log could not hold the data, it must not look as if the views had been asked with the data of `later`.
+    delivery = later.delivery if earlier.delivery.data is not None else earlier.delivery
+    return msgspec.structs.replace(
+        later, delivery=delivery, arrived_at=earlier.arrived_at, result=result, corrected=corrected
+    )
 
 
 def _is_upgrade(before: Outcome, after: Outcome) -> bool:

@@ -3,6 +3,9 @@
 const STRING = /"(?:[^"\\]|\\.)*"/y;
 const EMPTY = /\s*[}\]]/y;
 const SPACE = /\s/;
+// Longer or deeper text is shown as it is: indenting it would take seconds, and deep text grows with its depth.
+const CHARS_MAX = 1_000_000;
+const DEPTH_MAX = 100;
 
 /** The text of a JSON object or list, indented; the text as it is if it is anything else.
  *
@@ -10,7 +13,7 @@ const SPACE = /\s/;
  * would be lost.
  */
 export function indented(text) {
-  if (!isStructure(text)) return text;
+  if (text.length > CHARS_MAX || !isStructure(text)) return text;
   const parts = [];
   let depth = 0;
   const newline = () => parts.push("\n", "  ".repeat(depth));
@@ -30,6 +33,7 @@ export function indented(text) {
         at += closed.length;
       } else {
         depth += 1;
+        if (depth > DEPTH_MAX) return text;
         newline();
       }
     } else if (sign === "}" || sign === "]") {

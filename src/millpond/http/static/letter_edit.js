@@ -18,7 +18,7 @@ export function correctionOf(letter) {
   return [
     html("p", "Corrected by ", who, ". A replay sends the corrected payload at the message’s own place in the order."),
     letter.state !== "never" && letter.replayedEdits !== letter.editCount
-      && html("p.notice", "The last replay was of an earlier payload."),
+      && html("p.notice", "The last replay was of an earlier payload. Views that took it do not take another: publish a change as a new message."),
     html("details.difference", { open: true }, html("summary", "What was corrected"),
       difference(indented(letter.original), indented(letter.data))),
   ];
