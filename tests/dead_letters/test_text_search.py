@@ -73,7 +73,13 @@ async def test_a_letter_over_the_bound_is_told_and_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged", [{"delivery": b"no zlib"}, {"delivery": zlib.compress(b"no map")}, {"delivery": None}]
+    "damaged",
+    [
+        {"delivery": b"no zlib"},
+        {"delivery": zlib.compress(b"no map")},
+        {"delivery": None},
+        {"refusals": ["of another program"]},
+    ],
 )
 async def test_a_damaged_letter_hides_no_other(damaged: dict[str, Any]) -> None:
     store = await filled(2)
@@ -92,3 +98,11 @@ async def test_a_corrected_payload_is_searched_too() -> None:
         ("l000", "payload"),
         ("m", "corrected payload"),
     ]
+
+
+async def test_an_excerpt_shows_the_text_where_folding_changes_its_length() -> None:
+    """A sharp s becomes two letters when case is ignored."""
+    store = MemoryStore()
+    await bury(store, "m", reason="ß" * 500 + " Needle here")
+    (step,) = await searched(store, SearchLimits())
+    assert "Needle" in step.found[0].excerpt

@@ -93,3 +93,10 @@ def test_separators_quotes_and_line_ends_are_quoted() -> None:
     assert line.endswith(b"\r\n")
     assert line.startswith(b'"i,d","x,""y""\r\n')
     assert table({"a": hostile})[1][1] == hostile
+
+
+def test_fields_do_not_share_the_titles_of_the_columns_every_file_has() -> None:
+    """A program that reads rows by title finds the document's id and its field of the same name."""
+    columns = CsvColumns()
+    columns.learn({"id": 1, "more": 2, "a": {"b": 3}})
+    assert columns.head() == b"id,id (field),more (field),a.b,more\r\n"

@@ -49,6 +49,7 @@ from millpond.core.working_set import WorkingSet
 # Fields that may differ between two copies of an event.
 _PROVENANCE = frozenset({"source", "ingestedAt", "expireAt"})
 _ABSENT = object()
+_NO_VIEWS: frozenset[str] = frozenset()
 
 
 class Plan(NamedTuple):
@@ -125,7 +126,7 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
     views: list[ViewResult] = []
     decided: list[tuple[Target, Verdict]] = []
     faults: list[Fault] = []
-    taken = taken_by(item, working)
+    taken = taken_by(item, working) if item.replay else _NO_VIEWS
     for target in item.targets:
         try:
             verdict = _decide(item, target, working, now, receipts, taken)
@@ -141,7 +142,8 @@ def _plan_item(item: Item, working: WorkingSet, now: int, receipts: Receipts) ->
             working.put(target.ref, verdict.document, checked=target.view.representable)
         views.append(_view_result(target, verdict))
     receipt = receipts.record(item, decided, working, now)
-    record_taken(item, views, working, now)
+    if item.replay:
+        record_taken(item, views, working, now)
     if faults or item.faults or item.committed or item.later:
         return _in_parts(item, views, [*item.faults, *faults], receipt)
     top = views[0] if len(views) == 1 else min(views, key=_rank)

@@ -30,14 +30,14 @@ def record_ref(delivery: Delivery) -> Ref:
 
 def taken_by(item: Item, working: WorkingSet) -> frozenset[str]:
     """The views that took a correction of this replayed message before."""
-    found = working.look(record_ref(item.delivery)) if item.replay else None
+    found = working.look(record_ref(item.delivery)) if item.targets else None
     views = (found or {}).get("views")
     return frozenset(views) if isinstance(views, dict) else frozenset()
 
 
 def record_taken(item: Item, results: Iterable[ViewResult], working: WorkingSet, now: int) -> None:
     """Add the views that take the corrected message in this commit."""
-    if not item.replay or item.delivery.correction is None:
+    if item.delivery.correction is None or not item.targets:
         return
     before = taken_by(item, working)
     new = {

@@ -29,7 +29,8 @@ _READ_AT_ONCE = 25
 _LARGE_BYTES = 64 * 1024
 _BEFORE_CHARS, _AFTER_CHARS = 40, 80
 # A document that another program, or an unknown build, wrote.
-_UNREADABLE = (zlib.error, msgspec.MsgspecError, KeyError, TypeError)
+# Of a document that is no letter of ours: another program may write to the collection.
+_UNREADABLE = (zlib.error, msgspec.MsgspecError, KeyError, TypeError, AttributeError)
 _FIELDS = ("messageId", "reason", "error", "topic", "eventType", "subscription", "orderingKey", "attributes")
 
 
@@ -84,15 +85,16 @@ async def find_text(
                 or clock() >= ends_at
             ):
                 return TextSearch(found, scanned, unopened, position)
-            match = find_in_fields(letter, text)
-            if match is None and is_too_large:
-                unopened += 1
-            elif match is None:
-                bytes_left -= size
-                try:
-                    match = await _find_in_payload(store, letter, text)
-                except _UNREADABLE:
+            match = None
+            try:
+                match = find_in_fields(letter, text)
+                if match is None and is_too_large:
                     unopened += 1
+                elif match is None:
+                    bytes_left -= size
+                    match = await _find_in_payload(store, letter, text)
+            except _UNREADABLE:
+                unopened += 1
             scanned += 1
             position = letter.ref.id
             if match is not None:
@@ -148,8 +150,11 @@ def _decoded(data: bytes | None) -> str:
 
 
 def _size(letter: Snapshot) -> int:
-    size = (letter.data or {}).get("size")
-    return size if isinstance(size, int) else 0
+    """Bytes of its payload, and of the corrected one."""
+    data = letter.data or {}
+    edits = data.get("edits")
+    last = edits[-1] if isinstance(edits, list) and edits and isinstance(edits[-1], dict) else {}
+    return sum(size for size in (data.get("size"), last.get("size")) if isinstance(size, int))
 
 
 def _as_in_json(text: str) -> list[str]:
@@ -158,12 +163,24 @@ def _as_in_json(text: str) -> list[str]:
     return list(dict.fromkeys([text, *escaped]))
 
 
+def _unfolded(whole: str, at: int) -> str:
+    """The beginning of the text whose folded form has `at` characters, at least."""
+    low, high = 0, len(whole)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if len(whole[:middle].casefold()) >= at else (middle + 1, high)
+    return whole[:low]
+
+
 def _excerpt(whole: str, wanted: list[str]) -> str | None:
     """The first place of one of the texts with what stands around it; None if there is none."""
     folded = whole.casefold()
     for text in wanted:
         at = folded.find(text.casefold())
         if at >= 0:
+            if len(folded) != len(whole):
+                # Folding made characters longer ("ß"), so the places differ.
+                at = len(_unfolded(whole, at))
             start = max(0, at - _BEFORE_CHARS)
             end = at + len(text) + _AFTER_CHARS
             return ("…" if start else "") + whole[start:end] + ("…" if end < len(whole) else "")

@@ -33,28 +33,25 @@ def encode_body(entry: LogEntry) -> bytes:
             delivery.attempt,
             delivery.data_fault,
             result.reason,
-            _encoded_views(entry) if entry.corrected else [_encoded_view(view) for view in result.views],
+            _corrected_views(entry)
+            if entry.corrected
+            else [(v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner) for v in result.views],
         )
     )
 
 
-def _encoded_view(view: ViewResult) -> tuple[Any, ...]:
-    return (view.view, view.doc, view.outcome, view.reason, view.stamp, view.winner)
-
-
-def _encoded_views(entry: LogEntry) -> list[tuple[Any, ...]]:
+def _corrected_views(entry: LogEntry) -> list[tuple[Any, ...]]:
     """The views, each with the corrected payload it was asked with, or the number of the view that holds the same.
 
     An earlier build ignores it, and reads the entry as if the payload had not been corrected.
     """
     places: dict[bytes, int] = {}
     encoded = []
-    for number, view in enumerate(entry.result.views):
-        payload = entry.corrected.get(view.view)
-        if payload is None:
-            encoded.append(_encoded_view(view))
-        else:
-            encoded.append((*_encoded_view(view), places.get(payload, payload)))
+    for number, v in enumerate(entry.result.views):
+        payload = entry.corrected.get(v.view)
+        fields = (v.view, v.doc, v.outcome, v.reason, v.stamp, v.winner)
+        encoded.append(fields if payload is None else (*fields, places.get(payload, payload)))
+        if payload is not None:
             places.setdefault(payload, number)
     return encoded
 

@@ -49,7 +49,7 @@ class CsvColumns:
                 self.paths.setdefault(path)
 
     def head(self) -> bytes:
-        return _line(["id", *map(harmless, self.paths), "more"])
+        return _line(["id", *map(_title, self.paths), "more"])
 
     def row(self, document_id: str, document: Document) -> bytes:
         cells = dict.fromkeys(self.paths, "")
@@ -85,6 +85,11 @@ def harmless(text: str) -> str:
     if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text):
         return f"'{text}"
     return text
+
+
+def _title(path: str) -> str:
+    """The title of a field's column, unlike those of the two columns that every file has."""
+    return f"{path} (field)" if path in {"id", "more"} else harmless(path)
 
 
 def _line(cells: Sequence[str]) -> bytes:

@@ -15,7 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millpond.core.errors import StoreError
+from millpond.core.errors import StoreError, Unavailable
 from millpond.core.model import Snapshot
 from millpond.http.access import Access, RequestFault
 from millpond.http.api.csv_rows import COLUMNS_MAX, CsvColumns
@@ -72,9 +72,10 @@ class ExportApi:
         if request.scope.get("http_version") == "1.0":
             text = "an export needs HTTP/1.1: without it, a file that broke off looks complete"
             raise RequestFault(505, "http_version_not_supported", text)
-        self._streams.check_room()
         # A store that is away is answered as everywhere, not with a broken file.
         await self._service.store.list_documents(collection, 1, None)
+        # No await between this and `start`, or more exports than allowed would find room.
+        self._streams.check_room()
         pieces = self._csv(collection, wanted) if kind == "csv" else self._json(collection, wanted)
         headers = {
             "content-type": _MEDIA_TYPES[kind],
@@ -89,6 +90,9 @@ class ExportApi:
             async for piece in pieces:
                 waiting += piece
                 if len(waiting) >= _PIECE_BYTES:
+                    if not self._service.engine.accepting:
+                        # It would hold up the end of the process.
+                        raise Unavailable("the server is shutting down")
                     yield bytes(waiting)
                     waiting.clear()
                     # Messages are answered between two pieces, also while the client reads as fast as we send.

@@ -14,6 +14,7 @@ from google.cloud.firestore_v1.types import (
     RunQueryResponse,
 )
 
+from millpond.concurrency import in_thread
 from millpond.core import timestamps
 from millpond.core.collections import EVENT_LOG
 from millpond.core.decode import MESSAGE_ID_BYTES_MAX
@@ -97,7 +98,8 @@ class FirestoreCatalog(ABC):
             EVENT_LOG, *filters, order_by="arrivedAt", direction="DESCENDING", limit=size + 1, cursor=cursor
         )
         page, more = found[:size], len(found) > size
-        entries = [without_data(firestore_log.decode_snapshot(snapshot)) for snapshot in page]
+        # Decompressing a page of large entries takes seconds.
+        entries = await in_thread(lambda: [without_data(firestore_log.decode_snapshot(one)) for one in page])
         position = firestore_log.encode_position(page[-1], exact=True) if more else None
         return LogPage([entry for entry in entries if wanted.matches(entry)], position, more)
 
