@@ -211,9 +211,13 @@ function alertList() {
     html("div.head", html("h3", said(alert.title)), alert.state === "unseen" ? chip("unseen", unseenWord()) : chip(alert.state)),
     html("p", said(alert.text, 300)),
     html("p.facts",
-      alert.value !== null && html("span", html("b", figure(alert.value)), " ", said(alert.unit ?? "")),
+      alert.value !== null && html("span", html("b", figure(alert.value)), " ", said(unitOf(alert))),
       alert.since && html("span", "since ", age(alert.since)),
       html("span", whatToDo(alert.id, alert.title))))));
+}
+
+function unitOf({ value, unit }) {
+  return value === 1 ? (unit ?? "").replace(/s$/, "") : unit ?? "";
 }
 
 /** The link to the alert's heading in the runbook; `title` tells several of them apart for a screen reader. */
