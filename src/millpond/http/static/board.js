@@ -136,7 +136,7 @@ class Board {
     filters.replaceChildren(
       html("div.field", html("label", { for: "filter-field" }, "field"), this.#field),
       html("div.field", html("label", { for: "filter-text" }, "contains"), this.#text),
-      ...timeFields(this.#query, (times) => this.#choose(times)));
+      ...timeFields(this.#query, (times) => this.#choose(times), undefined, true));
   }
 
   #drawFields() {
