@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def order(n: int) -> dict[str, object]:
 
 def serve(start: Start, folder: Path, **environment: str) -> Server:
     (folder / "shop.py").write_text(SHOP, encoding="utf-8")
-    return start(folder, VIEWS="shop", PYTHONPATH=str(folder), **environment)
+    return start(folder, VIEWS="shop", **environment)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def test_own_views_come_before_the_built_in_ones(start: Start, tmp_path: Path, l
 def test_columns_are_fields_of_the_documents(shop: Server, look: Open) -> None:
     """Dotted for nested ones, without what Millpond adds; a tombstone is called deleted; the count is honest."""
     page = look(shop.url, WIDE).go("#/models/view/orders").page
-    assert head(page) == ["document", "orderId", "total", "to.city", "paid", "written"]
+    assert head(page) == ["document", "orderId", "total", "to.city", "paid", "published"]
     expect(page.locator("main [role=status]").first).to_have_text(f"First 200 of {COUNT}, by id.")
     expect(page.locator("main tbody tr")).to_have_count(200)
     assert page.locator("main tbody tr").nth(0).locator("td").all_inner_texts()[:4] == [
@@ -203,6 +204,32 @@ def test_an_export_has_what_the_filter_chooses(shop: Server, look: Open, tmp_pat
     assert [document["id"] for document in documents] == paid
 
 
+def test_an_export_has_what_is_typed(shop: Server, look: Open) -> None:
+    """Typing filters the board after a pause; an export does not wait for the pause."""
+    page = look(shop.url, WIDE).go("#/models/view/orders").page
+    page.get_by_label("field").select_option("orderId")
+    page.get_by_label("contains").press_sequentially("o-00")
+    expect(page.locator("main [role=status]").first).to_have_text("9 documents that match.")
+    page.get_by_label("contains").press_sequentially("7")
+    with page.expect_request("**/api/export/**") as asked:
+        page.get_by_role("button", name="Export CSV").evaluate("button => button.click()")
+    assert "where=orderId%3Do-007" in asked.value.url
+    expect(page.locator("main [role=status]").first).to_have_text("1 document that matches.")
+    expect(page.get_by_label("contains")).to_be_focused()
+    page.go_back()
+    expect(page.get_by_label("contains")).to_have_value("")
+
+
+def test_two_empty_times_are_no_bound(shop: Server, look: Open) -> None:
+    """The age that was chosen before is lifted, and the fields stay to be filled."""
+    page = look(shop.url, WIDE).go("#/models/view/orders").page
+    page.get_by_label("time", exact=True).select_option("1h")
+    expect(page).to_have_url(re.compile("since=1h"))
+    page.get_by_label("time", exact=True).select_option("custom")
+    expect(page).not_to_have_url(re.compile("since="))
+    expect(page.get_by_label("from, UTC")).to_be_focused()
+
+
 def test_a_failed_export_saves_nothing(shop: Server, look: Open) -> None:
     """And says so, with the server's reason."""
     dashboard = look(shop.url, WIDE).go("#/models/view/orders")
@@ -225,7 +252,7 @@ def test_the_board_stays_fresh(shop: Server, look: Open) -> None:
     expect(page.locator("main [role=status]").first).to_have_text("No document matches.")
     push(shop, "orders", {"orderId": "fresh", "voucher": "spring"}, "fresh", ago(0))
     expect(page.locator("main tbody tr")).to_have_count(1)
-    assert head(page) == ["document", "orderId", "voucher", "written"]
+    assert head(page) == ["document", "orderId", "voucher", "published"]
 
 
 def test_a_view_that_chooses_collections_leads_to_all_of_them(shop: Server, look: Open) -> None:

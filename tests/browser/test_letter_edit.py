@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,17 @@ def test_a_letter_is_corrected_tried_and_replayed(pond: Server, look: Open, size
     page = dashboard.page
     save = dashboard.button("Save the correction")
     expect(save).to_be_disabled()
+    reason = page.locator("#letter-unsaved")
+    expect(reason).to_have_text("Nothing is changed yet.")
     assert '"id": 12345678901234567890123' in text.input_value()
     text.fill(text.input_value().replace('"many"', ""))
     expect(page.get_by_text("This is not JSON yet")).to_be_visible()
     expect(save).to_be_disabled()
-    page.get_by_label("Your name").fill("Ada")
+    expect(reason).to_have_text("It must be a JSON object.")
     text.fill(json.dumps({"order": name, "at": ago(0), "total": 7}, indent=2))
+    expect(reason).to_have_text("Give your name, above.")
+    page.get_by_label("Your name").fill("Ada")
+    expect(reason).to_be_empty()
     expect(page.locator("ins", has_text='"total": 7')).to_be_visible()
     expect(page.locator("del", has_text='"total": "many"')).to_be_visible()
     dashboard.assert_fits()
@@ -75,14 +81,27 @@ def test_a_letter_is_corrected_tried_and_replayed(pond: Server, look: Open, size
     letter = page.get_by_role("region", name="Open letter")
     letter.get_by_role("button", name="What would replay change?").click()
     expect(page.get_by_text("1 document would change. Nothing has been written.")).to_be_visible()
+    difference = page.locator("details.difference", has_text=f"orders/{name}")
+    expect(difference.locator("tbody th").filter(has_text=re.compile(r"^$"))).to_have_count(0)
+    expect(difference.get_by_role("link", name="as it is now")).to_have_count(0)
     assert pond.document(f"orders/{name}") is None
     letter.get_by_role("button", name="Replay…").click()
     page.locator("dialog").get_by_role("button", name="Replay").click()
     expect(page.get_by_text("Replayed 1 letter")).to_be_visible()
     assert (pond.document(f"orders/{name}") or {})["total"] == 7
-    page.reload()
+    expect(letter.get_by_text("1, last applied")).to_be_visible()
     expect(page.get_by_text("publish a change as a new message")).to_be_visible()
     expect(dashboard.button("Edit the payload…")).to_have_count(0)
+
+
+def test_an_open_editor_is_left_alone(pond: Server, look: Open) -> None:
+    """Letters that change meanwhile reload the list, and not what is being typed."""
+    dashboard, text = edit(look, pond, bury(pond, "typing"))
+    text.fill('{"order": "half')
+    bury(pond, "meanwhile")
+    expect(dashboard.page.locator("a[data-id=shop__meanwhile]")).to_be_visible()
+    expect(text).to_have_value('{"order": "half')
+    expect(text).to_be_focused()
 
 
 def test_the_original_is_put_back(pond: Server, look: Open) -> None:

@@ -48,7 +48,7 @@ def opened(look: Open, pond: Server, address: str = "#/letters") -> Dashboard:
 
 
 def select_all(dashboard: Dashboard, count: int) -> None:
-    dashboard.button(re.compile(rf"Select all {count} matching")).click()
+    dashboard.button(re.compile(rf"Select (all|the) {count} matching")).click()
     expect(dashboard.page.locator(".selection-bar")).to_contain_text(f"{count} selected")
 
 
@@ -112,7 +112,7 @@ def test_a_letter_opens_with_its_payload(pond: Server, look: Open) -> None:
     expect(letter).to_contain_text(LOST)
     page.reload()
     expect(letter.locator("pre")).to_contain_text('"symbol": "L3"')
-    letter.get_by_role("link", name="Its life").click()
+    letter.get_by_role("link", name="What became of it").click()
     expect(page.locator("main")).to_contain_text("It was buried as a dead letter")
     page.get_by_role("link", name="Open its letter").click()
     expect(letter.locator("pre")).to_contain_text('"symbol": "L3"')
@@ -163,7 +163,7 @@ def test_a_frozen_selection_is_replayed_once_and_again(pond: Server, look: Open)
     page.locator("dialog").get_by_role("button", name="Replay").click()
     work = page.locator("section.work")
     expect(work.locator("h2")).to_have_text(f"Replayed {MANY} letters")
-    expect(work).to_contain_text(re.compile(rf"{MANY} of {MANY} letters, fixed at \d\d:\d\d:\d\d UTC"))
+    expect(work).to_contain_text(re.compile(rf"{MANY} of {MANY} letters, chosen at \d\d:\d\d:\d\d UTC"))
     assert work.locator("progress").evaluate("bar => bar.value / bar.max") == 1
     expect(work.locator(".counts")).to_have_text(re.compile(rf"applied\s*{MANY}$"))
     expect(work.locator("table.results tbody tr")).to_have_count(100)
@@ -267,7 +267,7 @@ def test_a_purge_of_what_was_replayed_leaves_what_failed_again(
     expect(page.locator("section.work h2")).to_contain_text("Purged 2 letters")
     assert [letter["messageId"] for letter in pond.letters()] == ["hopeless"]
     page.get_by_label("state", exact=True).select_option("=failed")
-    expect(bar).to_contain_text("Select all 1 matching")
+    expect(bar).to_contain_text("Select the 1 matching")
     expect(rows).to_have_count(1)
 
 

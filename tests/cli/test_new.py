@@ -32,6 +32,10 @@ def test_a_folder_with_a_view_and_all_that_belongs_to_it(shell: Shell) -> None:
     assert made(shell) == [f"web-shop/{name}" for name in FILES]
     assert "cd web-shop\n" in out
     assert "millpond test web_shop --events events.jsonl\n" in out
+    commands = [line.strip() for line in out.splitlines() if line.startswith("  ")]
+    readme = (shell.folder / "web-shop" / "README.md").read_text().splitlines()
+    assert [line for line in commands[2:] if line not in readme] == []
+    assert commands.count("export VIEWS=web_shop BUILT_IN_VIEWS=none") == 2
     view = (shell.folder / "web-shop" / "web_shop.py").read_text()
     assert "class WebShop(Latest):" in view
     assert 'topics = ("web-shop-events",)' in view

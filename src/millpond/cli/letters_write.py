@@ -60,7 +60,7 @@ def replay(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Send letters' messages through the engine again, as they were.
+    """Send letters' messages through the engine again, as they were or as they were corrected.
 
     Letters stay until they are purged or expire. With --subscription, messages of a dead-letter subscription
     (DLQ_TOPIC's, or one Pub/Sub fills by a dead-letter policy) get their original subscription and publish time

@@ -1,7 +1,7 @@
 // The board of any view: its documents as a table that can be sorted, filtered and exported. All choices are in the address.
 
 import { docsPath, getJson, query } from "./api.js";
-import { cellOf, COLUMNS_MAX, ID, isDeleted, pathsOf, sorted, valueAt, WRITTEN, writtenAt } from "./columns.js";
+import { cellOf, COLUMNS_MAX, ID, isDeleted, pathsOf, PUBLISHED, publishedAt, sorted, valueAt } from "./columns.js";
 import { html, render } from "./dom.js";
 import { exportButtons } from "./export.js";
 import { age, counted, whole } from "./format.js";
@@ -15,6 +15,7 @@ import { staleNotice } from "./trouble.js";
 
 const PAGE = 200;
 const NAME_MAX = 40;
+const TYPING_PAUSE_MS = 400;
 const FILTERS = ["since", "until", "field", "text"];
 
 export async function show(page, body, view) {
@@ -30,6 +31,8 @@ class Board {
   #query;
   #found = { docs: [], next: null };
   #isOwnChoice = false;
+  #typing = null;
+  #hasTyped = false;
   #parts = { filters: html("div.filters", { role: "group", "aria-label": "Filters" }), notices: html("div"), table: html("div") };
   #field = html("select", { id: "filter-field" });
   #text = html("input", { id: "filter-text", type: "search", autocomplete: "off", spellcheck: "false", maxlength: 300 });
@@ -39,15 +42,20 @@ class Board {
     this.#view = view;
     this.#query = page.route.query;
     const { filters, notices, table } = this.#parts;
-    const exports = exportButtons(view.collection, () => this.#filter(), notices, page.signal);
+    const exports = exportButtons(view.collection, () => this.#typedFilter(), notices, page.signal);
     body.append(html("section.sheet", view.nested && nestedNote(), filters, exports, notices, table));
   }
 
   async start() {
     const { signal } = this.#page;
     const { notices, table } = this.#parts;
-    const chosen = () => this.#choose({ field: this.#field.value, text: this.#text.value });
+    const chosen = () => this.#chooseText();
+    this.#text.addEventListener("input", () => {
+      clearTimeout(this.#typing);
+      this.#typing = setTimeout(() => this.#chooseText({ isTyping: true }), TYPING_PAUSE_MS);
+    });
     this.#text.addEventListener("change", chosen);
+    signal.addEventListener("abort", () => clearTimeout(this.#typing));
     this.#field.addEventListener("change", () => (this.#text.value ? chosen() : this.#text.focus()));
     table.addEventListener("click", (event) => this.#sort(event.target.closest?.("button[data-sort]")?.dataset.sort));
     this.#drawFilters();
@@ -78,6 +86,13 @@ class Board {
     return { since, until, where: field && text !== undefined ? `${field}=${text}` : null };
   }
 
+  /** What the fields say now, though the pause after typing may not be over. */
+  #typedFilter() {
+    const [field, text] = [this.#field.value, this.#text.value];
+    if (text === (this.#query.text ?? "") && field === (this.#query.field ?? field)) return this.#filter();
+    return { ...this.#filter(), where: field && text ? `${field}=${text}` : null };
+  }
+
   async #load() {
     const asked = this.#query;
     const path = docsPath(this.#view.collection) + query({ limit: PAGE, after: asked.after, ...this.#filter() });
@@ -88,12 +103,20 @@ class Board {
     this.#draw();
   }
 
-  #choose(more) {
+  /** All pauses while one text is typed make one step of the browser's history. */
+  #chooseText({ isTyping = false } = {}) {
+    clearTimeout(this.#typing);
+    this.#choose({ field: this.#field.value, text: this.#text.value }, this.#hasTyped);
+    this.#hasTyped = isTyping;
+  }
+
+  #choose(more, replaces = false) {
     const chosen = { ...this.#query, ...more, after: null };
     if (!chosen.text) chosen.field = chosen.text = null;
     const address = to("models", ["view", this.#view.name], chosen);
     this.#isOwnChoice = address !== location.hash;
-    location.hash = address;
+    if (replaces) location.replace(address);
+    else location.hash = address;
   }
 
   #sort(key) {
@@ -106,12 +129,14 @@ class Board {
 
   #drawFilters() {
     const { filters } = this.#parts;
+    clearTimeout(this.#typing);
+    this.#hasTyped = false;
     this.#text.value = this.#query.text ?? "";
     this.#drawFields();
     filters.replaceChildren(
       html("div.field", html("label", { for: "filter-field" }, "field"), this.#field),
       html("div.field", html("label", { for: "filter-text" }, "contains"), this.#text),
-      ...timeFields(this.#query, (times) => this.#choose(times)));
+      ...timeFields(this.#query, (times) => this.#choose(times), undefined, true));
   }
 
   #drawFields() {
@@ -161,7 +186,7 @@ function documentTable(view, docs, sort) {
   const columns = paths.slice(0, COLUMNS_MAX);
   const numbers = new Set(columns.filter((path) => isNumeric(docs, path)));
   const head = html("thead", html("tr",
-    heading(ID, "document", sort), columns.map((path) => heading(`.${path}`, path, sort, numbers.has(path))), heading(WRITTEN, "written", sort, true)));
+    heading(ID, "document", sort), columns.map((path) => heading(`.${path}`, path, sort, numbers.has(path))), heading(PUBLISHED, "published", sort, true, "When the message that last changed the document was published")));
   const rows = sorted(docs, sort).map((doc) => row(doc, columns, numbers));
   const left = paths.length - columns.length;
   return [scrollBox(`Documents of ${visible(view.name)}`, html("table.documents-board", head, html("tbody", rows))),
@@ -173,11 +198,11 @@ function isNumeric(docs, path) {
   return values.length > 0 && values.every((value) => typeof value === "number");
 }
 
-function heading(key, label, sort, isNumber = false) {
+function heading(key, label, sort, isNumber = false, title = null) {
   const order = sort === key ? "ascending" : sort === `-${key}` ? "descending" : null;
   const arrow = { ascending: "\u00a0▲", descending: "\u00a0▼" }[order] ?? null;
   return html("th", { scope: "col", class: isNumber ? "number" : null, "aria-sort": order, "data-key": key },
-    html("button.plain", { type: "button", "data-sort": key }, said(label, NAME_MAX), arrow && html("span", { "aria-hidden": "true" }, arrow)));
+    html("button.plain", { type: "button", "data-sort": key, title }, said(label, NAME_MAX), arrow && html("span", { "aria-hidden": "true" }, arrow)));
 }
 
 function row(doc, columns, numbers) {
@@ -185,5 +210,5 @@ function row(doc, columns, numbers) {
   const cells = isDeleted(doc)
     ? columns.length > 0 && html("td.note", { colspan: columns.length }, "deleted")
     : columns.map((path) => html("td", { class: numbers.has(path) ? "number" : null }, cellOf(valueAt(doc.data, path))));
-  return html("tr", { "data-key": doc.id }, html("th", { scope: "row" }, link), cells, html("td.number", age(writtenAt(doc))));
+  return html("tr", { "data-key": doc.id }, html("th", { scope: "row" }, link), cells, html("td.number", age(publishedAt(doc))));
 }

@@ -7,7 +7,7 @@ import { said } from "./text.js";
 export const COLUMNS_MAX = 8;
 /** What the first and the last column are sorted by; a field is sorted by its path with a dot before it. */
 export const ID = "id";
-export const WRITTEN = "written";
+export const PUBLISHED = "published";
 const NEWEST = 50;
 const PATHS_MAX = 100;
 const CELL_CHARS = 60;
@@ -15,7 +15,7 @@ const CELL_CHARS = 60;
 const SKIPPED = new Set(["source", "data", "ingestedAt", "expireAt", "stamps"]);
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
-export function writtenAt({ data }) {
+export function publishedAt({ data }) {
   return data.source && typeof data.source === "object" ? data.source.publishedAt : undefined;
 }
 
@@ -26,7 +26,7 @@ export function isDeleted({ data }) {
 /** The dotted paths of the fields of the newest documents, in their order there. */
 export function pathsOf(docs) {
   const newest = docs.filter((doc) => !isDeleted(doc))
-    .sort((a, b) => compareText(String(writtenAt(b) ?? ""), String(writtenAt(a) ?? ""))).slice(0, NEWEST);
+    .sort((a, b) => compareText(String(publishedAt(b) ?? ""), String(publishedAt(a) ?? ""))).slice(0, NEWEST);
   const found = new Set();
   for (const { data } of newest) {
     for (const [name, value] of Object.entries(data)) if (!SKIPPED.has(name)) addPaths(found, name, value);
@@ -77,7 +77,7 @@ export function sorted(docs, sort) {
 
 function keyOf(doc, key) {
   if (key === ID) return doc.id;
-  if (key === WRITTEN) return writtenAt(doc);
+  if (key === PUBLISHED) return publishedAt(doc);
   return isDeleted(doc) ? undefined : valueAt(doc.data, key.slice(1));
 }
 

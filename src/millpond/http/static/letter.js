@@ -15,23 +15,63 @@ import { tree } from "./tree.js";
 
 const REPLACED = "\ufffd";
 const EDITED_CHARS_MAX = 500_000;
+const GONE = "This letter is gone: it was purged, or has expired.";
+
+// The letter that each place shows, as JSON text, so that a letter that has not changed is not drawn again.
+const shown = new WeakMap();
 
 export async function openLetter(place, id, { back, work, signal }) {
   place.setAttribute("aria-busy", "true");
   let content;
   try {
-    const letter = await getJson(`/api/letters/${encodeURIComponent(id)}`, signal);
+    const letter = await getJson(letterPath(id), signal);
+    shown.set(place, JSON.stringify(letter));
     content = opened(letter, back, work);
   } catch (error) {
     if (signal.aborted) return;
-    const text = error.status === 404 ? "This letter is gone: it was purged, or has expired." : error.message;
-    content = html("section.sheet", html("h2", "Letter"), html("p", said(text)), html("a.button", { href: back }, "Back to the list"));
+    shown.delete(place);
+    content = unavailable(error.status === 404 ? GONE : error.message, back);
   }
   place.removeAttribute("aria-busy");
   place.replaceChildren(content);
-  const heading = content.querySelector("h2");
+  focusHeading(place, matchMedia("(min-width: 70rem)").matches);
+}
+
+/** Show the letter again if it has changed, and only if `mayReplace()` once it is here. The focus stays where it was. */
+export async function refreshLetter(place, id, { back, work, signal, mayReplace }) {
+  let [text, content] = [GONE, null];
+  try {
+    const letter = await getJson(letterPath(id), signal);
+    text = JSON.stringify(letter);
+    content = opened(letter, back, work);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    content = unavailable(GONE, back);
+  }
+  if (signal.aborted || !mayReplace() || shown.get(place) === text) return;
+  shown.set(place, text);
+  const controls = () => [...place.querySelectorAll("a, button, summary")];
+  const hadFocus = place.contains(document.activeElement);
+  const [at, label] = [controls().indexOf(document.activeElement), document.activeElement?.textContent];
+  place.replaceChildren(content);
+  if (!hadFocus) return;
+  const same = controls()[at];
+  if (same?.textContent === label) same.focus({ preventScroll: true });
+  else focusHeading(place, true);
+}
+
+function letterPath(id) {
+  return `/api/letters/${encodeURIComponent(id)}`;
+}
+
+function unavailable(text, back) {
+  return html("section.sheet", html("h2", "Letter"), html("p", said(text)), html("a.button", { href: back }, "Back to the list"));
+}
+
+function focusHeading(place, preventScroll) {
+  const heading = place.querySelector("h2");
   heading.tabIndex = -1;
-  heading.focus({ preventScroll: matchMedia("(min-width: 70rem)").matches });
+  heading.focus({ preventScroll });
 }
 
 function opened(letter, back, work) {
@@ -45,7 +85,7 @@ function opened(letter, back, work) {
     html("div.actions",
       html("button", { type: "button", onclick: () => work.preview([letter.id]) }, "What would replay change?"),
       html("button.primary", { type: "button", onclick: () => work.replay([letter.id]) }, "Replay…"),
-      html("a.button", { href: toEvent(letter.messageId) }, "Its life")),
+      html("a.button", { href: toEvent(letter.messageId) }, "What became of it")),
     html("h3", "Envelope"),
     html("dl.facts.rows", envelope(letter).map(([name, value]) => html("div", html("dt", name), html("dd", value)))),
     attributes(letter.attributes),
@@ -95,8 +135,8 @@ function envelope(letter) {
     ["event type", letter.eventType ? said(letter.eventType) : "–"],
     letter.view && ["view", said(letter.view)],
     ["subscription", letter.subscription ? mono(letter.subscription) : "–"],
-    ["published", moment(letter.publishTime)],
-    ["buried", [moment(letter.buriedAt), " (", age(letter.buriedAt), ")"]],
+    ["published", `${moment(letter.publishTime)} UTC`],
+    ["buried", [moment(letter.buriedAt), " UTC (", age(letter.buriedAt), ")"]],
     ["expires", letter.expireAt ? age(letter.expireAt) : "–"],
     letter.deliveryAttempt !== null && ["delivery attempt", String(letter.deliveryAttempt)],
     letter.orderingKey && ["ordering key", mono(letter.orderingKey)],

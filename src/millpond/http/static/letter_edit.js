@@ -24,6 +24,13 @@ export function correctionOf(letter) {
   ];
 }
 
+/** Why the correction cannot be saved yet; empty if it can. */
+function whyUnsaved(wrong, isSame, name) {
+  if (wrong !== null) return "It must be a JSON object.";
+  if (isSame) return "Nothing is changed yet.";
+  return name === "" ? "Give your name, above." : "";
+}
+
 /** Replace `place` with an editor of the letter's payload; `onDone` is called when it is saved or cancelled. */
 export function openEditor(place, letter, onDone) {
   const before = indented(letter.data);
@@ -36,21 +43,24 @@ export function openEditor(place, letter, onDone) {
   name.value = localStorage.getItem(NAME_KEY) ?? "";
   const fault = html("p.note", { id: "letter-fault", role: "status" });
   const changes = html("div");
-  const save = html("button.primary", { type: "submit" }, "Save the correction");
+  const save = html("button.primary", { type: "submit", "aria-describedby": "letter-unsaved" }, "Save the correction");
+  const unsaved = html("span.note", { id: "letter-unsaved" });
   const check = () => {
     const wrong = faultOf(text.value);
     render(fault, wrong ? said(wrong, 300) : "It is a JSON object.");
     fault.classList.toggle("fault", wrong !== null);
     render(changes, difference(before, text.value));
-    save.disabled = wrong !== null || text.value === before || name.value.trim() === "";
+    const reason = whyUnsaved(wrong, text.value === before, name.value.trim());
+    render(unsaved, reason);
+    save.disabled = reason !== "";
   };
   const form = html("form.edit", { "aria-label": "Edit the payload" },
     html("label", { for: "letter-payload" }, "Payload"), text, fault,
     html("h3", "Difference"), changes,
-    html("label", { for: "letter-by" }, "Your name, recorded with the edit"), name,
+    html("label", { for: "letter-by" }, "Your name, recorded with the edit (required)"), name,
     html("div.actions", save,
       letter.original !== undefined && html("button", { type: "button", onclick: () => store(null) }, "Put the original back"),
-      html("button", { type: "button", onclick: () => onDone(null) }, "Cancel")));
+      html("button", { type: "button", onclick: () => onDone(null) }, "Cancel"), unsaved));
 
   async function store(data) {
     if (!name.reportValidity()) return;

@@ -87,7 +87,7 @@ export class Work {
       html("div.head", html("h2", { role: "status" }, headline(job)), job.running ? job.kind !== "preview" && stop : close),
       job.kind === "preview" ? null : [
         html("progress", { max: job.ids.length, value: job.done, "aria-label": "Progress" }),
-        html("p.note", `${whole(job.done)} of ${counted(job.ids.length, "letter")}, fixed at ${job.at} UTC: `,
+        html("p.note", `${whole(job.done)} of ${counted(job.ids.length, "letter")}, chosen at ${job.at} UTC: `,
           "what was selected or buried since is not part of it."),
       ],
       job.error && html("p.fault", { role: "alert" }, "It stopped: ", said(job.error.message, 300),

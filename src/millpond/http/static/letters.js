@@ -5,7 +5,7 @@ import { html, own, render } from "./dom.js";
 import { counted, whole } from "./format.js";
 import { isTyping } from "./keys.js";
 import { GROUPS_LAG_MS, keepFresh, live } from "./live.js";
-import { openLetter } from "./letter.js";
+import { openLetter, refreshLetter } from "./letter.js";
 import { letterRows } from "./letter_rows.js";
 import { Work } from "./letter_work.js";
 import { pager } from "./pager.js";
@@ -61,7 +61,7 @@ class Letters {
     selection.addEventListener("change", () => this.#drawSelection(), { signal });
     work.attach(workPlace, signal, () => this.#reload());
     this.#reload = keepFresh({
-      signal, load: () => this.#load(),
+      signal, load: () => Promise.all([this.#load(), this.#refreshOpen()]),
       touches: (changed) => changed.letters, lagMs: GROUPS_LAG_MS,
       onError: (error) => render(notices, staleNotice(error)),
     });
@@ -125,7 +125,7 @@ class Letters {
     const { since, until } = this.#route.query;
     // The groups count letters of all times.
     const [all, isNone] = since || until
-      ? ["Select all matching", this.#list.letters.length === 0] : [`Select all ${whole(matching)} matching`, matching === 0];
+      ? ["Select all matching", this.#list.letters.length === 0] : [matching === 1 ? "Select the 1 matching" : `Select all ${whole(matching)} matching`, matching === 0];
     const button = (text, onclick, kind = "", disabled = n === 0) =>
       html("button", { type: "button", class: kind, onclick, disabled }, text);
     const everything = () => this.#selectAll();
@@ -176,6 +176,16 @@ class Letters {
     if (id === undefined) return open.replaceChildren();
     const back = to("letters", [], this.#route.query);
     return openLetter(open, id, { back, work, signal: this.#page.signal });
+  }
+
+  /** A replay or another person's correction changes the open letter; what is being edited here stays as it is. */
+  async #refreshOpen() {
+    const id = this.#route.parts[0];
+    const { open } = this.#parts;
+    const mayReplace = () => id === this.#route.parts[0] && !open.querySelector("form.edit");
+    if (id === undefined || !mayReplace()) return;
+    const back = to("letters", [], this.#route.query);
+    await refreshLetter(open, id, { back, work, signal: this.#page.signal, mayReplace });
   }
 }
 

@@ -141,7 +141,7 @@ function viewsNote(series) {
 /** What the day is made of, and what a gap in it means. */
 function dayNote({ complete }) {
   const part = complete ? "" : " More instances ran than are read here: the sums are too low.";
-  return html("p.note", `Sums of each minute, of all instances, also from before a restart. Nothing is known of a gap.${part}`);
+  return html("p.note", `Sums of each minute, of all instances, also from before a restart. A gap: the server was down, or idle before it stopped.${part}`);
 }
 
 function verdict() {
@@ -211,9 +211,13 @@ function alertList() {
     html("div.head", html("h3", said(alert.title)), alert.state === "unseen" ? chip("unseen", unseenWord()) : chip(alert.state)),
     html("p", said(alert.text, 300)),
     html("p.facts",
-      alert.value !== null && html("span", html("b", figure(alert.value)), " ", said(alert.unit ?? "")),
+      alert.value !== null && html("span", html("b", figure(alert.value)), " ", said(unitOf(alert))),
       alert.since && html("span", "since ", age(alert.since)),
       html("span", whatToDo(alert.id, alert.title))))));
+}
+
+function unitOf({ value, unit }) {
+  return value === 1 ? (unit ?? "").replace(/s$/, "") : unit ?? "";
 }
 
 /** The link to the alert's heading in the runbook; `title` tells several of them apart for a screen reader. */
@@ -233,5 +237,5 @@ function letterGroups({ total, groups }) {
       html("span", said(group.reason), html("small", said(group.topic || "no topic"), group.view ? [" · view ", said(group.view)] : "")),
       html("b", whole(group.letters)))));
   const more = groups.length > GROUPS_SHOWN ? `, and ${counted(groups.length - GROUPS_SHOWN, "more group")}` : "";
-  return [html("ul.groups", rows), html("p.note", html("a", { href: to("letters") }, `All ${counted(total, "letter")}`), more)];
+  return [html("ul.groups", rows), html("p.note", html("a", { href: to("letters") }, total === 1 ? "The letter" : `All ${counted(total, "letter")}`), more)];
 }

@@ -22,7 +22,7 @@ export function changes({ letters, changes: documents }, left) {
     summaryOf(letters),
     changed.map(({ doc, isNew, fields }) => html("details.difference", { open: changed.length <= 5, "data-key": doc },
       html("summary", mono(doc, 100), html("span.note", isNew ? " new document" : ` ${counted(fields.length, "field")}`)),
-      html("p", html("a", { href: toDocument(doc) }, "as it is now")),
+      !isNew && html("p", html("a", { href: toDocument(doc) }, "as it is now")),
       scrollBox("Differences", html("table.diff", tableHead(["field", "before", "after"]),
         html("tbody", fields.slice(0, FIELDS_MAX).map(fieldRow)))),
       fields.length > FIELDS_MAX && html("p.note", `and ${fields.length - FIELDS_MAX} more fields`))),
@@ -43,8 +43,9 @@ function differences(before, after) {
   return paths.filter((path) => a.get(path) !== b.get(path)).map((path) => ({ path, before: a.get(path), after: b.get(path) }));
 }
 
-function* leaves(value, path = "") {
+function* leaves(value, path = null) {
   const inside = value !== null && typeof value === "object" ? Object.entries(value) : [];
-  if (!inside.length) yield [path, typeof value === "string" ? value : JSON.stringify(value)];
-  for (const [name, item] of inside) yield* leaves(item, path ? `${path}.${name}` : name);
+  // A document that is not there is compared as an empty one, which has no fields.
+  if (!inside.length && path !== null) yield [path, typeof value === "string" ? value : JSON.stringify(value)];
+  for (const [name, item] of inside) yield* leaves(item, path === null ? name : `${path}.${name}`);
 }

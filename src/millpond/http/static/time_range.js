@@ -8,9 +8,10 @@ const AGES = [["", "any time"], ["15m", "last 15 minutes"], ["1h", "last hour"],
 
 /** The fields for `since` and `until` of an address; `onChange` gets what is chosen, null if it is not bounded.
  *
- * `unbounded` is the name of no range at all.
+ * `unbounded` is the name of no range at all. With `stays`, the caller keeps these fields when they choose, so that two
+ * times that are still empty can lift the bound before.
  */
-export function timeFields({ since = "", until = "" }, onChange, unbounded = AGES[0][1]) {
+export function timeFields({ since = "", until = "" }, onChange, unbounded = AGES[0][1], stays = false) {
   const isCustom = until !== "" || !AGES.some(([age]) => age === since);
   const option = ([value, text]) => html("option", { value, selected: isCustom ? value === CUSTOM : value === since }, text);
   const select = html("select", { id: "time-range", "data-filter": "time" }, [["", unbounded], ...AGES.slice(1), [CUSTOM, "between two times …"]].map(option));
@@ -19,8 +20,10 @@ export function timeFields({ since = "", until = "" }, onChange, unbounded = AGE
   const bounds = html("div.row.bounds", { hidden: !isCustom }, from.element, to.element);
   select.addEventListener("change", () => {
     bounds.hidden = select.value !== CUSTOM;
-    if (select.value === CUSTOM) from.input.focus();
-    else onChange({ since: select.value || null, until: null });
+    if (select.value === CUSTOM) {
+      from.input.focus();
+      if (stays) onChange({ since: from.time(), until: to.time() });
+    } else onChange({ since: select.value || null, until: null });
   });
   bounds.addEventListener("change", () => onChange({ since: from.time(), until: to.time() }));
   return [html("div.field", html("label", { for: "time-range" }, "time"), select), bounds];
