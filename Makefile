@@ -28,7 +28,7 @@ install: $(VENV)/.installed ## set up .venv with everything (instant when nothin
 $(VENV)/.embedded: pyproject.toml requirements.embedded.lock
 	@test -n "$(PYTHON)" || { echo "Millpond needs Python 3.11 or newer; found $$(python3 --version 2>&1). Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Millpond needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
-	@echo "Installing what the embedded server needs into $(VENV) (about 15 seconds the first time) ..."
+	@echo "Installing what the embedded server needs into $(VENV) (about 20 seconds the first time) ..."
 	@test -e $@ || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) --no-compile --require-hashes -r requirements.embedded.lock
 	@$(PIP_INSTALL) --no-compile --no-deps --no-build-isolation --editable .
