@@ -13,7 +13,8 @@ from millpond.core.errors import Fault, ViewError, as_value, gravest
 from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot, ViewResult
 from millpond.core.view import View
 
-_TAKEN = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
+# Outcomes of a view that took the event: its document holds it, or a greater one.
+TAKEN = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ class Item(msgspec.Struct, frozen=True):
     @property
     def is_taken(self) -> bool:
         """Whether a view has taken the event: its document holds it, or a greater event."""
-        return any(view.outcome in _TAKEN for view in self.committed)
+        return any(view.outcome in TAKEN for view in self.committed)
 
     def unsettled(self, outcome: Outcome, reason: str, error: BaseException) -> Result:
         """The result while not every view is settled; `buried` if its letter is durable outside the store."""

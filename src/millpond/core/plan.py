@@ -25,7 +25,7 @@ from millpond.core.errors import (
     refused_by,
 )
 from millpond.core.event_identity import content_mark
-from millpond.core.item import Item, Needs, Target, refused_views
+from millpond.core.item import TAKEN, Item, Needs, Target, refused_views
 from millpond.core.model import (
     OUTCOME_RANK,
     Document,
@@ -106,7 +106,7 @@ def _log_entry(item: Item, result: Result) -> LogEntry:
     corrected: dict[str, bytes] = {}
     if delivery.correction is not None:
         # The views that this replay does not ask took the message as it arrived, or as it was corrected before.
-        took = [view.view for view in result.views if _has_effect(view) or view.outcome is Outcome.DUPLICATE]
+        took = [view.view for view in result.views if view.outcome in TAKEN]
         corrected = dict.fromkeys(took, delivery.correction)
         delivery = msgspec.structs.replace(delivery, correction=None)
     return LogEntry(

@@ -13,13 +13,12 @@ from millpond.core import timestamps
 from millpond.core.collections import RECEIPTS
 from millpond.core.hashing import base32_sha256
 from millpond.core.ids import encode_id
-from millpond.core.item import Item
-from millpond.core.model import Delivery, Outcome, Ref, ViewResult
+from millpond.core.item import TAKEN, Item
+from millpond.core.model import Delivery, Ref, ViewResult
 from millpond.core.working_set import WorkingSet
 
 # Longer than letters are usually kept.
 KEPT_US = 90 * timestamps.DAY_US
-_TAKEN = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 
 
 def record_ref(delivery: Delivery) -> Ref:
@@ -43,7 +42,7 @@ def record_taken(item: Item, results: Iterable[ViewResult], working: WorkingSet,
     new = {
         view.view: {"document": view.doc, "outcome": str(view.outcome), "reason": view.reason, "stamp": view.stamp}
         for view in results
-        if view.outcome in _TAKEN and view.view not in before
+        if view.outcome in TAKEN and view.view not in before
     }
     if new:
         ref = record_ref(item.delivery)

@@ -7,7 +7,7 @@ ever without an access rule. Called by the ASGI application; `app` lists the rou
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -21,6 +21,8 @@ from millpond.http.operation import Operation
 from millpond.ingress.push import RETRY_AFTER_S
 from millpond.telemetry.log import Log
 from millpond.telemetry.message_line import ERROR_CHARS_MAX
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 Endpoint = Callable[..., Awaitable[Response | msgspec.Struct]]
 PATH_SHOWN_MAX = 200
@@ -55,6 +57,14 @@ class Route(NamedTuple):
     @property
     def allowed(self) -> list[str]:
         return sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
+
+
+def decode_body(body: bytes, shape: type[S], expected: str) -> S:
+    """The request's body as this Struct; `expected` says in the refusal what to send."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestFault(400, "invalid_body", f"send {expected}: {error}") from None
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -21,7 +21,7 @@ import msgspec
 from millpond.core.document import is_expired
 from millpond.core.errors import Poison, Unavailable, WriteRefused
 from millpond.core.ids import unescaped_id
-from millpond.core.item import Item, Target
+from millpond.core.item import TAKEN, Item, Target
 from millpond.core.model import Conflict, Delivery, LogEntry, Outcome, Ref, Snapshot
 from millpond.core.plan import needs_of, plan
 from millpond.core.ports import Catalog
@@ -38,8 +38,6 @@ _COUNTED_THEN = "too_old_to_count"
 # `millpond move-ids` may have moved this document, and keeps no record of it.
 _RENAMED = "events in the log went to it under the id of an earlier build: rebuild the view"
 _EXPIRED_BETWEEN = "it had expired when an event came, and may have been deleted before that"
-# Outcomes of a view that took the event.
-_COUNTED = frozenset({Outcome.APPLIED, Outcome.DUPLICATE, Outcome.STALE})
 # How many entries are remembered, because a store may return an entry again.
 _RECENT_MAX = 200_000
 _REASONS_MAX = 100
@@ -289,4 +287,4 @@ def is_settled(entry: LogEntry, view: str) -> bool:
 
 def recorded_documents(entry: LogEntry) -> dict[str, str]:
     """View → document, for the views that took the event."""
-    return {result.view: result.doc for result in entry.result.views if result.outcome in _COUNTED}
+    return {result.view: result.doc for result in entry.result.views if result.outcome in TAKEN}

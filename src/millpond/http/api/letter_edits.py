@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +13,12 @@ from millpond.dead_letters.correction import Edit
 from millpond.http import operation as op
 from millpond.http.access import Access, RequestFault
 from millpond.http.api.letter_answers import Letter, LetterEditRequest, opened
-from millpond.http.routing import Route, failure
+from millpond.http.routing import Route, decode_body, failure
 from millpond.service.service import Service
 
 _UNUSABLE = ("invalid_json", "not_an_object", "too_deep", "integer_out_of_range")
 _REFUSED = ("already_replayed", "edited_meanwhile", "not_edited")
+_EXPECTED = '{"data": "…", "by": "your name"}, the data as the text of a JSON object'
 _EXAMPLE = {"data": '{"service": "api", "timestamp": "2026-01-08T12:34:56Z"}', "by": "Ada"}
 
 
@@ -45,7 +45,7 @@ class LetterEditsApi:
         payload must be the text of a JSON object. 409 if the letter was replayed successfully, or edited since it
         was read.
         """
-        asked = _decoded(await request.body())
+        asked = decode_body(await request.body(), LetterEditRequest, _EXPECTED)
         data = None if asked.data is None else asked.data.encode()
         edit = Edit(data, asked.by, None if asked.edits is UNSET else asked.edits)
         try:
@@ -58,11 +58,3 @@ class LetterEditsApi:
         letter = await self._service.letters.open_letter(Ref(LETTERS, key)) if found else None
         self._service.monitor.changes.letters()
         return failure(404, "not_found", f"there is no letter {key}") if letter is None else opened(*letter)
-
-
-def _decoded(body: bytes) -> LetterEditRequest:
-    try:
-        return msgspec.json.decode(body, type=LetterEditRequest)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = f'send {{"data": "…", "by": "your name"}}, the data as the text of a JSON object: {error}'
-        raise RequestFault(400, "invalid_body", text) from None

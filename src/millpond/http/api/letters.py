@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from functools import partial
 from typing import TypeVar
 
-import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -52,7 +51,7 @@ from millpond.http.api.letter_answers import (
     summary,
 )
 from millpond.http.request_schemas import PUSH_EXAMPLE
-from millpond.http.routing import Route, failure, json_response
+from millpond.http.routing import Route, decode_body, failure, json_response
 from millpond.reprocess.preview import ReplayPreview
 from millpond.service.service import Service
 
@@ -297,11 +296,7 @@ def _state(query: QueryParams, name: str, states: dict[str, ReplayState]) -> Rep
 
 
 def _selected(body: bytes, shape: type[S]) -> S:
-    try:
-        selected = msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = f'send {{"ids": […]}} with 1 to {IDS_MAX} ids of letters: {error}'
-        raise RequestFault(400, "invalid_body", text) from None
+    selected = decode_body(body, shape, f'{{"ids": […]}} with 1 to {IDS_MAX} ids of letters')
     if len(set(selected.ids)) < len(selected.ids):
         raise RequestFault(400, "invalid_body", "ids names a letter twice: send each id once")
     return selected

@@ -9,9 +9,9 @@ from starlette.requests import Request
 
 from millpond.core.ids import ID_BYTES_MAX
 from millpond.core.model import Ref
-from millpond.http.access import Access, RequestFault
+from millpond.http.access import Access
 from millpond.http.operation import INVALID_BODY, Body, operation
-from millpond.http.routing import Route
+from millpond.http.routing import Route, decode_body
 from millpond.reprocess.move_ids import MovedDocument
 from millpond.reprocess.plan_move import Moved
 from millpond.service.service import Service
@@ -69,8 +69,4 @@ class OldIdsApi:
 
 
 def _wanted(body: bytes) -> OldIds:
-    try:
-        return msgspec.json.decode(body, type=OldIds)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = f'send {{"collection": "…", "ids": […]}} with 1 to {IDS_MAX} ids of documents: {error}'
-        raise RequestFault(400, "invalid_body", text) from None
+    return decode_body(body, OldIds, f'{{"collection": "…", "ids": […]}} with 1 to {IDS_MAX} ids of documents')
