@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from benchmarks import cloud_runs, cloud_setting, cloud_verify, messages
-from benchmarks.cloud_results import CONNECTIONS, DOCUMENTS, TICKS, Counted
+from benchmarks.cloud_results import CONNECTIONS, DOCUMENTS, MANY_CONNECTIONS, TICKS, Counted
 from benchmarks.cloud_setting import Cloud
 from benchmarks.processes import BenchError
 from tests.common.firestore_proxy import FirestoreProxy
@@ -40,8 +42,28 @@ def push(cloud: Cloud, proxy: FirestoreProxy) -> Counted:
             counts = proxy.total().since(before)
         faults = cloud_setting.faults_of(tally, count)
         faults += cloud_verify.find_faults(project, sent, {message.message_id for message in sent})
+        logged = cloud_verify.count_segments(project)
     what = f"Millpond, HTTP push, {CONNECTIONS} in flight, {DOCUMENTS} documents"
-    return Counted(what=what, messages=count, counts=counts, faults=faults)
+    return Counted(what=what, messages=count, counts=counts, faults=faults, log_writes=logged)
+
+
+def receipts(cloud: Cloud, proxy: FirestoreProxy, which: str) -> Counted:
+    """With more in flight, and RECEIPTS as `which`. What is right is told by the event log, not by receipts."""
+    count = cloud.sizes.counted_push
+    sent = cloud.messages(DOCUMENTS, count)
+    bodies = [message.push_body() for message in sent]
+    with cloud.project() as project:
+        with cloud.server(project, proxy.address, {"RECEIPTS": which}) as server:
+            before = proxy.total()
+            tally = cloud_setting.push(server, bodies, MANY_CONNECTIONS)
+            counts = proxy.total().since(before)
+        settings = cloud_setting.settings_of(project, cloud.firestore)
+        verified = cloud_setting.run_python(["millpond", "verify", "--json"], settings, count)
+        faults = cloud_setting.faults_of(tally, count)
+        faults += cloud_verify.find_faults_by_log(msgspec.json.decode(verified), sent)
+        logged = cloud_verify.count_segments(project)
+    what = f"Millpond, HTTP push, {MANY_CONNECTIONS} in flight, {DOCUMENTS} documents, RECEIPTS={which}"
+    return Counted(what=what, messages=count, counts=counts, faults=faults, log_writes=logged)
 
 
 def ticks(cloud: Cloud, proxy: FirestoreProxy, *, shuffled: bool) -> Counted:

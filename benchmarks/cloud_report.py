@@ -28,7 +28,7 @@ _NAMES: dict[Kind, str] = {
     "push": "Millpond, HTTP push",
 }
 _SPEED = ("", "documents", "messages/s, median", "times the baseline", "round by round")
-_COUNTS = ("per 1,000 messages", "RPCs", "documents read", "documents written")
+_COUNTS = ("per 1,000 messages", "RPCs", "documents read", "documents written", "of them the event log")
 _BILL = ("a million events", "reads", "writes", "together")
 _RUNS = (
     "",
@@ -51,7 +51,7 @@ _ABOUT_SIDES = f"""\
   message with Google's high-level client, {THREADS} threads. It reads the receipt and the document, then writes
   both. It is called directly: no HTTP, nothing decoded, nothing logged. Where the client gives up after five
   aborted attempts, the message is tried again.
-- **Millpond** as it comes on Firestore (receipts on, event log off), each message acknowledged only when it is
+- **Millpond** as it comes on Firestore (receipts and event log on), each message acknowledged only when it is
   stored: `millpond ingest` with `--concurrency {INGEST_AT_ONCE}`; `millpond pull` with
   `CONSUMER_QUEUE_SIZE={PULL_AT_ONCE}` on four subscriptions that are full already (the emulator gives a
   stream 2,000 messages a second at most, and takes its share of the cores); `millpond serve` with
@@ -178,7 +178,8 @@ def _speed_rows(results: CloudResults) -> Rows:
 def _count_rows(results: CloudResults) -> Rows:
     def row(found: Counted) -> tuple[str, ...]:
         counts = found.counts
-        return found.what, *(f"{found.per_thousand(n):,.1f}" for n in (counts.rpcs, counts.reads, counts.writes))
+        numbers = (counts.rpcs, counts.reads, counts.writes, found.log_writes)
+        return found.what, *(f"{found.per_thousand(n):,.1f}" for n in numbers)
 
     return [row(found) for found in results.counted]
 

@@ -13,16 +13,19 @@ from tests.common.firestore_proxy import Counts
 DOCUMENTS = 50
 HOT_DOCUMENTS = 2
 CONNECTIONS = 100
+MANY_CONNECTIONS = 300
 # Messages under way at once in `millpond ingest`: two full batches, one being committed and one waiting.
 INGEST_AT_ONCE = 1_000
 # Messages outstanding in `millpond pull`: the default of Pub/Sub's client library.
 PULL_AT_ONCE = 1_000
 # Room for all messages in flight, so that none is answered 429.
-QUEUE_SIZE = 256
+QUEUE_SIZE = 512
 FILE_RATIO_MIN = 20
 PUSH_RATIO_MIN = 10
 HOT_RATIO_MIN = 300
 RPCS_PER_MESSAGE_MAX = 0.1
+LOG_WRITES_PER_MESSAGE_MAX = 0.05
+TALLIES_WRITES_PER_MESSAGE_MAX = 0.5
 TICKS = 1_000
 TICK_WRITES_MAX = 50
 MILLION = 1_000_000
@@ -87,6 +90,8 @@ class Counted(msgspec.Struct, kw_only=True):
     messages: int
     counts: Counts
     faults: list[str]
+    # Documents of the event log among the writes.
+    log_writes: int = 0
 
     def per_thousand(self, count: int) -> float:
         return count * 1_000 / self.messages
@@ -105,6 +110,8 @@ class CloudResults(msgspec.Struct):
     baseline_counted: Counted
     push_counted: Counted
     ticks_counted: list[Counted]
+    # At MANY_CONNECTIONS, with RECEIPTS=all and with RECEIPTS=tallies.
+    receipts_counted: list[Counted]
 
     def of(self, kind: Kind, documents: int) -> list[Run]:
         return [run for run in self.runs if run.kind == kind and run.documents == documents]
@@ -124,10 +131,13 @@ class CloudResults(msgspec.Struct):
 
     @property
     def counted(self) -> list[Counted]:
-        return [self.baseline_counted, self.push_counted, *self.ticks_counted]
+        return [self.baseline_counted, self.push_counted, *self.receipts_counted, *self.ticks_counted]
 
     def checks(self) -> list[Check]:
         rpcs = self.push_counted.counts.rpcs / self.push_counted.messages
+        logged = self.push_counted.log_writes / self.push_counted.messages
+        tallies = self.receipts_counted[-1]
+        written = tallies.counts.writes / tallies.messages
         writes = max(found.counts.writes for found in self.ticks_counted)
         reads = max(found.counts.reads for found in self.ticks_counted)
         faults = [f"{run.kind}, {run.documents} documents: {fault}" for run in self.runs for fault in run.faults]
@@ -139,6 +149,18 @@ class CloudResults(msgspec.Struct):
                 f"≤ {RPCS_PER_MESSAGE_MAX}",
                 f"{rpcs:.4f}",
                 rpcs <= RPCS_PER_MESSAGE_MAX,
+            ),
+            Check(
+                f"writes of the event log per message, {CONNECTIONS} in flight over {DOCUMENTS} documents",
+                f"≤ {LOG_WRITES_PER_MESSAGE_MAX}",
+                f"{logged:.4f}",
+                0 < logged <= LOG_WRITES_PER_MESSAGE_MAX,
+            ),
+            Check(
+                f"writes per message, RECEIPTS=tallies, {MANY_CONNECTIONS} in flight over {DOCUMENTS} documents",
+                f"< {TALLIES_WRITES_PER_MESSAGE_MAX}",
+                f"{written:.4f}",
+                written < TALLIES_WRITES_PER_MESSAGE_MAX,
             ),
             Check(
                 f"document writes for {TICKS:,} ticks of one symbol, once warm",

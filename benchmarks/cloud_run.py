@@ -80,6 +80,7 @@ def _measure(*, quick: bool) -> CloudResults:
         with running_proxy(firestore) as proxied:
             baseline = cloud_counted.baseline(cloud, proxied)
             push = cloud_counted.push(cloud, proxied)
+            receipts = [cloud_counted.receipts(cloud, proxied, which) for which in ("all", "tallies")]
             ticks = [cloud_counted.ticks(cloud, proxied, shuffled=shuffled) for shuffled in (False, True)]
         return CloudResults(
             date=machine.now(),
@@ -91,6 +92,7 @@ def _measure(*, quick: bool) -> CloudResults:
             baseline_counted=baseline,
             push_counted=push,
             ticks_counted=ticks,
+            receipts_counted=receipts,
         )
 
 

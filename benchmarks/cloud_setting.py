@@ -80,7 +80,7 @@ class Cloud:
 
 
 def settings_of(project: str, firestore: str) -> dict[str, str]:
-    """Millpond's default settings on Firestore: receipts on, event log off."""
+    """Millpond's default settings on Firestore: receipts and event log on."""
     return {
         "STORE": "firestore",
         "FIRESTORE_EMULATOR_HOST": firestore,
@@ -105,9 +105,9 @@ def run_python(arguments: Sequence[str], settings: Mapping[str, str], messages: 
     return done.stdout
 
 
-def push(server: Server, bodies: Sequence[bytes]) -> Tally:
+def push(server: Server, bodies: Sequence[bytes], connections: int = CONNECTIONS) -> Tally:
     limit_s = _START_S + len(bodies) / _PER_SECOND_MIN
-    return client.send(server.address, bodies, connections=CONNECTIONS, timeout_s=limit_s)
+    return client.send(server.address, bodies, connections=connections, timeout_s=limit_s)
 
 
 def faults_of(tally: Tally, sent: int) -> list[str]:

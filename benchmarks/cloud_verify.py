@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.firestore_v1 import Client
 
 from benchmarks.cloud_messages import Message, fold
+from millpond.core.collections import EVENT_SEGMENTS
 
 _CLEAR_S_MAX = 60
 _NAMED_MAX = 3
@@ -46,6 +48,26 @@ def find_faults(project: str, sent: Sequence[Message], acknowledged: set[str]) -
     if wrong:
         faults.append(f"{len(wrong)} of {len(expected)} documents are not the newest event: {_some(wrong)}")
     return faults
+
+
+def find_faults_by_log(found: Mapping[str, Any], sent: Sequence[Message]) -> list[str]:
+    """Of a run that left no receipts, from what `millpond verify --json` says: the log has each message once."""
+    faults = []
+    if found["entries"] != len(sent):
+        faults.append(f"the event log has {found['entries']} of {len(sent)} messages")
+    if found["different"] or found["notCheckable"]:
+        faults.append(f"{found['different']} documents differ, {found['notCheckable']} are not checkable")
+    services = {message.document_id for message in sent}
+    if found["equal"] != len(services):
+        faults.append(f"{found['equal']} of {len(services)} documents equal the fold")
+    return faults
+
+
+def count_segments(project: str) -> int:
+    """How many documents the event log has."""
+    client = Client(project=project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+    ids = [snapshot.id for snapshot in client.collection(EVENT_SEGMENTS).select([]).stream()]
+    return len(ids)
 
 
 def tick_price(project: str, symbol: str) -> float | None:

@@ -11,61 +11,89 @@ resource "google_firestore_database" "this" {
 
 locals {
   # Collections whose documents expire: Firestore deletes them within a day or so after `expireAt`.
-  expiring = ["ops_dedupe", "market_ticks", "dead_letters", "parts", "millpond_event_log", "ops_history"]
+  expiring = [
+    "ops_dedupe", "market_ticks", "dead_letters", "parts", "ops_history",
+    "millpond_event_segments", "millpond_event_log",
+  ]
 
-  # Fields that no query uses. An index costs a write for each document, and one over ever-growing times sends all
-  # writes to one server: about 500 a second is then the limit of the whole collection. What is not named here keeps
-  # Firestore's own indexes. A map's fields follow the map.
+  # Fields that no query uses, and among them every time that Millpond writes: an index costs a write for each document,
+  # and one over ever-growing times sends all writes to one server, so that about 500 a second are the limit of the whole
+  # collection. What is not named here keeps Firestore's own indexes, and so does what `indexed` names. A map's fields
+  # follow the map. `expireAt` is exempt wherever it has a TTL policy.
   unindexed = {
     # Every message leaves a receipt, and receipts are only ever read by id: all fields. One by one, because the
     # provider cannot set `*`.
     ops_dedupe = ["messageId", "topic", "outcome", "reason", "views", "createdAt"]
 
+    ops_services        = ["lastHeartbeatAt", "updatedAt", "source"]
+    ingest_pipelines    = ["lastHeartbeatAt", "updatedAt", "data", "source"]
     market_ticks        = ["eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
     market_ticks_latest = ["lastTickAt", "source"]
-    # `ts`, the minute, stays: charts ask by it.
-    market_bars_1m = ["start", "end", "eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
-    minutes        = ["start", "end", "eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
-    # `updatedAt`, `createdAt` and `decisionAt` stay: signals are few, and listed by time.
-    trade_signals    = ["eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
-    ingest_pipelines = ["data", "source"]
-    ops_services     = ["source"]
+    market_bars_1m      = ["ts", "start", "end", "eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
+    minutes             = ["ts", "start", "end", "eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source"]
+    trade_signals = [
+      "createdAt", "decisionAt", "updatedAt", "eventTime", "producedAt", "publishedAt", "ingestedAt", "data", "source",
+    ]
 
-    dead_letters = ["delivery", "attributes", "error"]
-    parts        = ["delivery"]
-    # Searched by `messageId`, `eventId`, `topic` and `outcome`, and read by `arrivedAt`: an index on a time that grows
-    # takes about 500 writes a second, so with EVENT_LOG=on a database takes no more messages than that.
+    dead_letters = ["publishTime", "buriedAt", "replayedAt", "edits", "delivery", "attributes", "error"]
+    parts        = ["delivery", "data"]
+    ops_rebuilds = ["rebuiltAt"]
+    flow_runs    = ["steps", "millpond"]
+    ops_history  = ["hour", "minutes", "operations"]
+    # Found by `ids` and counted by `counts`, which keep their indexes.
+    millpond_event_segments = ["body", "n", "from", "to"]
+    # Of earlier releases, which wrote a document for each message. Searched by `messageId`, `eventId`, `topic` and
+    # `outcome`, and read by `arrivedAt`, which keeps its index. No longer written.
     millpond_event_log = ["body"]
-    ops_history        = ["minutes"]
+  }
+
+  # The same for views of your own: these two fields every view has, or may have.
+  unindexed_of_views = {
+    for name, view in var.view_collections : name => concat(["source", "ingestedAt"], view.unindexed)
   }
 
   # Below documents, where the prefix does not reach: parts of letters, and bars where BARS_ID is nested.
-  below_documents = ["parts", "minutes"]
+  below_documents = concat(["parts", "minutes"], [for name, view in var.view_collections : name if view.below_documents])
+  collections     = distinct(concat(local.expiring, keys(local.unindexed), keys(var.view_collections)))
   collection_id = {
-    for name in distinct(concat(local.expiring, keys(local.unindexed))) :
+    for name in local.collections :
     name => contains(local.below_documents, name) ? name : "${var.collection_prefix}${name}"
   }
+
+  # `expireAt` of each collection that has it, and whether documents expire by it. A view that begins to expire its
+  # documents is changed in place: two resources for one field would undo each other.
+  expire_fields = merge(
+    { for name, view in var.view_collections : name => view.expires },
+    { for name in local.expiring : name => true },
+  )
+
+  unindexed_fields = merge([
+    for collection in local.collections : {
+      for field in setunion(lookup(local.unindexed, collection, []), lookup(local.unindexed_of_views, collection, [])) :
+      "${collection}.${field}" => { collection = collection, field = field }
+      if field != "expireAt" && !contains(lookup(var.indexed, collection, []), field)
+    }
+  ]...)
 }
 
 resource "google_firestore_field" "ttl" {
-  for_each = toset(local.expiring)
+  for_each = local.expire_fields
 
   database   = var.firestore_database
   collection = local.collection_id[each.key]
   field      = "expireAt"
 
-  ttl_config {}
+  dynamic "ttl_config" {
+    for_each = each.value ? [1] : []
+    content {}
+  }
   index_config {}
 
   depends_on = [google_firestore_database.this]
 }
 
 resource "google_firestore_field" "unindexed" {
-  for_each = merge([
-    for collection, fields in local.unindexed : {
-      for field in fields : "${collection}.${field}" => { collection = collection, field = field }
-    }
-  ]...)
+  for_each = local.unindexed_fields
 
   database   = var.firestore_database
   collection = local.collection_id[each.value.collection]

@@ -20,6 +20,7 @@ locals {
       DEFAULT_REGION      = var.region
       FIRESTORE_DATABASE  = var.firestore_database
       BUILT_IN_VIEWS      = var.built_in_views
+      EVENT_LOG_TTL_DAYS  = coalesce(var.event_log_ttl_days, 0) == 0 ? "off" : tostring(var.event_log_ttl_days)
       # Poison is kept at once and never retried; the DLQs are for what 20 deliveries could not settle.
       POISON_POLICY = "park"
       # So that producers need not name the topic in every message.
@@ -30,6 +31,8 @@ locals {
     # Without any, what the image itself says holds.
     length(var.views) == 0 ? {} : { VIEWS = join(",", var.views) },
     var.collection_prefix == "" ? {} : { FIRESTORE_COLLECTION_PREFIX = var.collection_prefix },
+    # An earlier image, to which you may go back, does not know the word for the default.
+    var.receipts == "all" ? {} : { RECEIPTS = var.receipts },
     var.letters == "store" ? {} : { DLQ_TOPIC = "{subscription}.dlq" },
   )
 

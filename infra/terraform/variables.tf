@@ -87,6 +87,32 @@ variable "views" {
   }
 }
 
+variable "view_collections" {
+  description = "Collections of those views, by their ids: fields that you do not query and that get no index, beside source, ingestedAt and expireAt; whether documents expire (retention_days); whether the collection is below documents, where collection_prefix does not reach. docs/deploy.md, Indexes."
+  type = map(object({
+    unindexed       = optional(list(string), [])
+    expires         = optional(bool, false)
+    below_documents = optional(bool, false)
+  }))
+  default = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.view_collections) : can(regex("^[^/]+$", name))])
+    error_message = "Name a collection by its id, the last part of its path, without a slash."
+  }
+}
+
+variable "indexed" {
+  description = "Fields that keep their indexes because you query by them, by collection id; Millpond queries none of them. While a time is indexed, about 500 writes a second are the most the collection takes."
+  type        = map(list(string))
+  # A bar's minute, and the times by which signals are listed.
+  default = {
+    market_bars_1m = ["ts"]
+    minutes        = ["ts"]
+    trade_signals  = ["createdAt", "decisionAt", "updatedAt"]
+  }
+}
+
 variable "built_in_views" {
   description = "BUILT_IN_VIEWS: all, none, or names separated by commas. Views that are not loaded must have no subscription."
   type        = string
@@ -133,6 +159,28 @@ variable "letters" {
   validation {
     condition     = contains(["store", "topic"], var.letters)
     error_message = "letters must be store or topic."
+  }
+}
+
+variable "event_log_ttl_days" {
+  description = "EVENT_LOG_TTL_DAYS: days until the event log's entries are deleted; 0 or null keeps them for ever. A rebuild can use only what is kept."
+  type        = number
+  default     = 30
+
+  validation {
+    condition     = coalesce(var.event_log_ttl_days, 0) >= 0
+    error_message = "Must be 0 or more days, or null."
+  }
+}
+
+variable "receipts" {
+  description = "RECEIPTS: which events leave a receipt of their own: all, tallies (only those of views that count), or message (one for each message). docs/ordering.md."
+  type        = string
+  default     = "all"
+
+  validation {
+    condition     = contains(["all", "tallies", "message"], var.receipts)
+    error_message = "receipts must be all, tallies or message."
   }
 }
 

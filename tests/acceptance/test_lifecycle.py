@@ -177,6 +177,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     ),
     "EVENT_LOG": WORDS,
     "HISTORY": WORDS,
+    "BULK_PACE": ("", "fast", "ON"),
+    "FIRESTORE_PRICES": ("1", "{}", "cheap", '{"currency": "EUR"}'),
     "EVENT_LOG_TTL_DAYS": ("many", "-1", "nan", "0", "36501", "never"),
     "OPS_SERVICE_ID": ("", "region", "ENV_SERVICE"),
     "TICKS_MAX_LATE_S": (*NUMBERS, "off"),

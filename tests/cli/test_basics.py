@@ -81,7 +81,7 @@ def test_completion_prints_a_script(shell: Shell, name: str) -> None:
 def test_completion_completes_commands(shell: Shell) -> None:
     """What the script asks for is answered."""
     ran = shell.ok(env={"_MILLPOND_COMPLETE": "bash_complete", "COMP_WORDS": "millpond co", "COMP_CWORD": "1"})
-    assert ran.out.split() == ["plain,config", "plain,completion"]
+    assert ran.out.split() == ["plain,cost", "plain,config", "plain,completion"]
 
 
 def test_config_masks_secrets(shell: Shell) -> None:

@@ -138,6 +138,25 @@ def test_a_busy_server_is_asked_again(shell: Shell) -> None:
     assert ran.json["seconds"] >= 1.0
 
 
+def test_a_server_whose_store_is_not_known_is_paced(shell: Shell) -> None:
+    """It may be on Firestore. The bar counts messages, and says that the server is full when it refuses some."""
+    name = shell.write("f.jsonl", *(short(n, messageId=f"paced{n}") for n in range(60)))
+    with moody_server() as url:
+        ran = shell.on_terminal("ingest", name, "--url", url, columns=160)
+    assert ran.code == 0
+    assert "messages/s, the server is full: at most " in ran.out
+
+
+def test_a_server_with_an_embedded_store_is_not_paced(shell: Shell, serve: Serve) -> None:
+    """By its URL it says what its store is; 1,000 messages would take four seconds."""
+    server = serve()
+    name = shell.write("f.jsonl", *(short(n, messageId=f"m{n}") for n in range(1_000)))
+    ran = shell.ok("ingest", name, "--url", server.url, "--json")
+    assert ran.json["outcomes"].keys() <= {"applied", "stale_ignored"}
+    assert ran.json["seconds"] < 3
+    assert " messages/s, " not in shell.on_terminal("ingest", name, "--url", server.url).out
+
+
 def test_a_server_that_goes_away_exits_with_3(shell: Shell, serve: Serve) -> None:
     """A server that dies and stays away ends the command with one line that says how to go on."""
     server = serve()

@@ -19,7 +19,14 @@ from typing import Any, NoReturn, Self
 
 import grpc
 import msgspec
-from google.cloud.firestore_v1.types import BatchGetDocumentsResponse, CommitResponse, RunQueryResponse
+from google.cloud.firestore_v1.types import (
+    BatchGetDocumentsResponse,
+    CommitRequest,
+    CommitResponse,
+    ListDocumentsResponse,
+    RunAggregationQueryResponse,
+    RunQueryResponse,
+)
 from grpc import StatusCode
 
 READ, COMMIT = "BatchGetDocuments", "Commit"
@@ -36,6 +43,9 @@ _ANSWERS: dict[str, Any] = {
     COMMIT: CommitResponse.pb(),
     "RunQuery": RunQueryResponse.pb(),
 }
+_COMMIT_REQUEST: Any = CommitRequest.pb()
+_COUNTED: Any = RunAggregationQueryResponse.pb()
+_LISTED: Any = ListDocumentsResponse.pb()
 # A closing socket with this option sends RST, not FIN.
 _LINGER_NONE = struct.pack("ii", 1, 0)
 
@@ -71,8 +81,11 @@ class Counts(msgspec.Struct):
     calls: dict[str, int] = msgspec.field(default_factory=Counter)
     # Documents in answers of the emulator, found or missing.
     reads: int = 0
-    # Writes the emulator applied.
+    # Writes the emulator applied, deletes among them.
     writes: int = 0
+    deletes: int = 0
+    # Reads as they are billed: those above, queries that found nothing, counts, and listings.
+    billed_reads: int = 0
 
     @property
     def rpcs(self) -> int:
@@ -81,7 +94,26 @@ class Counts(msgspec.Struct):
     def since(self, earlier: Counts) -> Counts:
         calls = Counter(self.calls)
         calls.subtract(earlier.calls)
-        return Counts(+calls, self.reads - earlier.reads, self.writes - earlier.writes)
+        numbers = ("reads", "writes", "deletes", "billed_reads")
+        return Counts(+calls, *(getattr(self, name) - getattr(earlier, name) for name in numbers))
+
+    def add_call(self, method: str, request: bytes, answers: list[bytes]) -> None:
+        """A call that the emulator answered to its end."""
+        if method == COMMIT:
+            self.deletes += sum(bool(write.delete) for write in _COMMIT_REQUEST.FromString(request).writes)
+        elif method == READ:
+            self.billed_reads += len(answers)
+        elif method == "RunQuery":
+            found = [_ANSWERS["RunQuery"].FromString(answer) for answer in answers]
+            self.billed_reads += max(1, sum(one.HasField("document") for one in found))
+        elif method == "RunAggregationQuery":
+            fields = _COUNTED.FromString(answers[0]).result.aggregate_fields
+            counted = fields["n"].integer_value if "n" in fields else 0
+            self.billed_reads += max(1, -(-counted // 1_000))
+        elif method == "ListDocuments":
+            self.billed_reads += max(1, len(_LISTED.FromString(answers[0]).documents))
+        elif method == "ListCollectionIds":
+            self.billed_reads += 1
 
     def add_answer(self, method: str, answer: bytes) -> None:
         kind = _ANSWERS.get(method)
@@ -139,8 +171,8 @@ class FirestoreProxy:
     def total(self) -> Counts:
         """All databases together, so far."""
         calls = sum((Counter(one.calls) for one in self.counts.values()), Counter())
-        reads, writes = (sum(getattr(one, name) for one in self.counts.values()) for name in ("reads", "writes"))
-        return Counts(calls, reads, writes)
+        numbers = ("reads", "writes", "deletes", "billed_reads")
+        return Counts(calls, *(sum(getattr(one, name) for one in self.counts.values()) for name in numbers))
 
     async def open_door(self) -> str:
         """One more address, whose connections no other client shares."""
@@ -169,12 +201,15 @@ class FirestoreProxy:
                 self._kept.append((path, request, metadata))
             await self._strike(fault, context)
         held: bytes | None = None
+        answers: list[bytes] = []
         try:
             async for answer in self._ask(path, request, metadata, context.time_remaining()):
                 counts.add_answer(method, answer)
+                answers.append(answer)
                 if held is not None:
                     yield held
                 held = answer
+            counts.add_call(method, request, answers)
         except grpc.aio.AioRpcError as error:
             if fault is None:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millpond.core.errors import WriteRefused
-from millpond.core.model import Committed, Conflict, LogEntry, Ref, Snapshot, Version
+from millpond.core.model import Committed, Conflict, LogEntry, Outcome, Ref, Snapshot, Version
 from millpond.core.ports import StoreWithCatalog
 from tests.common.stores import Run
 from tests.contract.writes import (
@@ -85,6 +85,8 @@ class StoresAgree(RuleBasedStateMachine):
         self.past: list[tuple[Ref, Versions]] = []
         self.arrived = 0
         self.commit_of: dict[int, int] = {}
+        # Messages that the log holds as settled.
+        self.settled: set[tuple[str, str]] = set()
 
     def teardown(self) -> None:
         for side in self.sides:
@@ -121,7 +123,8 @@ class StoresAgree(RuleBasedStateMachine):
 
     def commit(self, wished: list[Wished], entries: list[dict[str, Any]]) -> None:
         bases = [self._bases(one) for one in wished]
-        log = [self._logged(fields) for fields in entries]
+        settled = set(self.settled)
+        log = [self._logged(fields, settled) for fields in entries]
         for logged in log:
             self.commit_of[logged.arrived_at] = self.arrived
         answers = []
@@ -134,6 +137,8 @@ class StoresAgree(RuleBasedStateMachine):
             if base != self.current.get(one.ref, self._every(None))
         )
         self._check_commit(wished, wrong, answers)
+        if isinstance(answers[0], Committed):
+            self.settled = settled
 
     def _check_commit(self, wished: list[Wished], wrong: frozenset[Ref], answers: list[Any]) -> None:
         storable = all(is_storable(one) for one in wished)
@@ -184,9 +189,18 @@ class StoresAgree(RuleBasedStateMachine):
         ]
         return others[one.pick % len(others)] if others else self._every(NOBODYS)
 
-    def _logged(self, fields: dict[str, Any]) -> LogEntry:
+    def _logged(self, fields: dict[str, Any], settled: set[tuple[str, str]]) -> LogEntry:
         self.arrived += 1
-        return entry(**fields, arrived_at=START + self.arrived)
+        rest = dict(fields)
+        message_id, event_id, data = rest.pop("message")
+        logged = entry(message_id, event_id=event_id, data=data, **rest, arrived_at=START + self.arrived)
+        message = (logged.delivery.message_id, logged.topic)
+        if message in settled and logged.result.outcome is Outcome.APPLIED:
+            # No engine applies a message twice.
+            return self._logged({**fields, "outcome": Outcome.DUPLICATE}, settled)
+        if logged.result.outcome is not Outcome.POISON:
+            settled.add(message)
+        return logged
 
     @invariant()
     def documents_are_the_same(self) -> None:
@@ -226,11 +240,16 @@ class StoresAgree(RuleBasedStateMachine):
         # That it came by a replay is told to the store, and not kept.
         return msgspec.structs.replace(entry, replay=False)
 
-    @rule(seconds=st.integers(0, 3), before=st.none() | st.integers(0, 12))
-    def sweep(self, seconds: int, before: int | None) -> None:
-        events_before = None if before is None else START + max(0, self.arrived - before)
-        self.agreed("sweep", START + seconds * 1_000_000, events_before)
-        assert self.agreed("sweep", START + seconds * 1_000_000, events_before) == 0
+    @rule(seconds=st.integers(0, 3), events=st.booleans())
+    def sweep(self, seconds: int, *, events: bool) -> None:
+        """All events or none: a store may keep those of a commit together, and several of one message."""
+        now = START + seconds * 1_000_000
+        self.agreed("sweep", now, None)
+        if events:
+            for side in self.sides:
+                side.ask("sweep", now, START + self.arrived + 1)
+            self.settled.clear()
+        assert self.agreed("sweep", now, START + self.arrived + 1 if events else None) == 0
         for snapshot in self.sides[0].ask("read", REFS):
             if snapshot.version is None:
                 self.current.pop(snapshot.ref, None)

@@ -7,82 +7,24 @@ import datetime as dt
 import random
 import re
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from google.api_core.datetime_helpers import DatetimeWithNanoseconds
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
-from millpond.core import timestamps
 from millpond.core.errors import Unavailable, WriteRefused
-from millpond.core.model import Committed, Patch, Put, Ref, Snapshot
-from millpond.stores.firestore import log as firestore_log
+from millpond.core.model import Committed, Patch, Put, Ref
 from millpond.stores.firestore.store import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
-from tests.common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Counts, Fault, FirestoreProxy
+from tests.common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Fault
 from tests.common.stores import Run
+from tests.contract.rig import Firestore
 from tests.contract.writes import entry
-from tests.wire.onlooker import Onlooker
 
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
 DEADLINE_S = 0.5
 AT_A_NANOSECOND = DatetimeWithNanoseconds(2026, 1, 8, 12, 0, 0, nanosecond=123_456_789, tzinfo=dt.UTC)  # type: ignore[no-untyped-call]
-
-
-class Firestore:
-    """Stores of one project: through the proxy, around it, and as others write to it."""
-
-    def __init__(self, project: str, emulator: str, proxy: FirestoreProxy, onlooker: Onlooker, run: Run) -> None:
-        self.project = project
-        self.proxy = proxy
-        self._onlooker = onlooker
-        self._emulator = emulator
-        self._run = run
-        self._closing = ExitStack()
-
-    def store(self, **more: Any) -> FirestoreStore:
-        """One more store; its calls go through the proxy."""
-        store = FirestoreStore(project=self.project, **more)
-        self._closing.callback(lambda: self._run(store.close()))
-        return store
-
-    def others(self) -> firestore.Client:
-        """The client that other programs use."""
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("FIRESTORE_EMULATOR_HOST", self._emulator)
-            client = firestore.Client(project=self.project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-        self._closing.callback(client.close)
-        return client
-
-    def raw(self, path: str) -> dict[str, bytes]:
-        """A document's fields as the emulator holds them, byte for byte."""
-        document = self._onlooker.documents(self.project)[path].raw
-        return {name: value.SerializeToString(deterministic=True) for name, value in document.fields.items()}
-
-    @property
-    def counts(self) -> Counts:
-        return self.proxy.counts[f"projects/{self.project}/databases/(default)"]
-
-    def inject(self, fault: Fault) -> None:
-        self.proxy.faults[f"projects/{self.project}/databases/(default)"] = fault
-
-    def close(self) -> None:
-        self._closing.close()
-
-
-@pytest.fixture
-def fire(firestore_emulator: str, project: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Firestore]:
-    proxy = FirestoreProxy(firestore_emulator)
-    run(proxy.__aenter__())
-    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", proxy.address)
-    with Onlooker(firestore_emulator) as onlooker:
-        opened = Firestore(project, firestore_emulator, proxy, onlooker, run)
-        yield opened
-        opened.close()
-    run(proxy.__aexit__())
 
 
 def test_a_commit_over_the_limit_is_refused_before_it_is_sent(fire: Firestore, run: Run) -> None:
@@ -96,37 +38,15 @@ def test_a_commit_over_the_limit_is_refused_before_it_is_sent(fire: Firestore, r
     assert isinstance(run(store.commit(writes[:3])), Committed)
 
 
-def test_log_entries_count_towards_the_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The document alone is small, its entries are not: refused before it is sent, so that no server is needed."""
-    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")
-    store = FirestoreStore(project="p", keeps_log=True)
+def test_log_entries_count_towards_the_limit(fire: Firestore, run: Run) -> None:
+    """The document alone is small, its entries are not: refused before it is sent."""
+    store = fire.store(keeps_log=True)
     # What was random before does not compress.
     entries = [entry(f"m{n}", data=random.Random(n).randbytes(800_000)) for n in range(6)]
-    with pytest.raises(WriteRefused, match=f"7 writes .* over {COMMIT_BYTES_MAX_EMULATOR}") as refused:
+    with pytest.raises(WriteRefused, match=f"8 writes .* over {COMMIT_BYTES_MAX_EMULATOR}") as refused:
         run(store.commit([Put(A, None, {"n": 1})], entries))
     assert refused.value.code == "COMMIT_TOO_LARGE"
-    run(store.close())
-
-
-def test_an_event_id_is_indexed_as_it_is_looked_for() -> None:
-    """Cut short: an index takes 1,500 bytes, and a longer value would make the commit fail."""
-    logged = entry("m", event_id="e" * 5_000)
-    (encoded,) = firestore_log.encode_entries([logged], [], None)
-    assert isinstance(encoded.write, Put)
-    assert encoded.write.data["eventId"] == firestore_log.event_id_key(logged.event_id) == "e" * 300
-
-
-def test_the_end_of_the_log_is_read_again() -> None:
-    """As far back as clocks may differ, and a message is tried: an entry of that time may still be committed."""
-    last = Snapshot(Ref("log", "x"), 1, {"arrivedAt": timestamps.to_datetime(10**15)})
-    assert firestore_log.decode_position(firestore_log.encode_position(last, exact=True)) == (
-        timestamps.to_datetime(10**15),
-        "x",
-    )
-    at, after = firestore_log.decode_position(firestore_log.encode_position(last, exact=False)) or (None, None)
-    assert at is not None
-    assert after is None
-    assert timestamps.to_datetime(10**15) - at >= dt.timedelta(seconds=300 + 30)
+    assert fire.counts.calls[COMMIT] == 0
 
 
 def test_a_commit_just_under_the_limit_is_taken(fire: Firestore, run: Run) -> None:

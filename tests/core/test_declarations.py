@@ -202,7 +202,7 @@ def test_an_event_type_stands_for_one_topic() -> None:
 
 
 def test_a_tally_needs_logical_receipts() -> None:
-    assert "needs RECEIPTS=logical" in refused(declared(Tally), receipts_by_message=True)
+    assert "needs RECEIPTS=all or tallies" in refused(declared(Tally), receipts_by_message=True)
     check_declarations([declared(Latest)], receipts_by_message=True)
 
 

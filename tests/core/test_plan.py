@@ -248,6 +248,18 @@ def test_receipts_by_message() -> None:
     assert {"createdAt", "expireAt"} <= set(receipt)
 
 
+def test_receipts_of_tallies_only() -> None:
+    """RECEIPTS=tallies: a service leaves none, and is right without; an order leaves one, and counts once."""
+    pond = Pond(VIEWS="tests.common.pond", RECEIPTS="tallies")
+    counted = order("o1", 5, 0)
+    assert reasons(pond, service("m1", 1, "ok", 1), service("m2", 2, "down", 5), service("m1", 1, "ok", 1)) == [
+        *("applied", "applied", "stale_event_ignored")
+    ]
+    assert reasons(pond, counted, counted) == ["applied", "duplicate_message_noop"]
+    assert pond.get("sales/d1")["count"] == 1
+    assert [ref.id.split("__")[1] for ref in pond.documents if ref.collection == "ops_dedupe"] == ["orders"]
+
+
 def test_a_receipt_of_the_earlier_consumer_counts() -> None:
     """It names no views, so it stands for all of them."""
     pond = Pond(RECEIPTS="message")

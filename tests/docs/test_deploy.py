@@ -1,4 +1,4 @@
-"""What is deployed agrees with the code: settings, subscriptions, indexes, locks."""
+"""What is deployed agrees with the code: settings, subscriptions, locks. `test_indexes` has the indexes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from millpond.core.collections import EVENT_LOG, HISTORY, LETTER_PARTS, LETTERS
 from millpond.scaffold import Project
 from millpond.settings import table as settings_table
-from tests.common.pond import Pond, at, delivery
-from tests.docs.hcl import HCL, MODULE, ROOT, TERRAFORM, blocks, lists_of, names, resources, text_of
+from tests.docs.hcl import HCL, MODULE, ROOT, TERRAFORM, blocks, names, resources, text_of
 
 DOCKERFILE = text_of(ROOT / "Dockerfile")
 DEPLOY = text_of(ROOT / "docs" / "deploy.md")
@@ -120,6 +118,16 @@ def test_views_of_your_own_reach_every_process() -> None:
     assert re.search(r'default += "all"\n', blocks("variable")["built_in_views"])
 
 
+def test_how_long_the_log_is_kept_and_what_leaves_receipts_reach_every_process() -> None:
+    """Instances must agree on both. The default of receipts is not said, so that an earlier image can start."""
+    (common,) = re.findall(r"^  env = merge\(\n(.*?)^  \)$", HCL, re.MULTILINE | re.DOTALL)
+    kept = 'coalesce(var.event_log_ttl_days, 0) == 0 ? "off" : tostring(var.event_log_ttl_days)'
+    assert re.search(rf"^ +EVENT_LOG_TTL_DAYS += {re.escape(kept)}$", common, re.MULTILINE)
+    assert 'var.receipts == "all" ? {} : { RECEIPTS = var.receipts },' in common
+    assert re.search(r"default += 30\n", blocks("variable")["event_log_ttl_days"])
+    assert re.search(r'default += "all"\n', blocks("variable")["receipts"])
+
+
 def test_the_page_says_how_to_deploy_what_millpond_new_makes() -> None:
     """Its Dockerfile is shown as it is made, its topic is the one that is published to, and its variables exist."""
     files = Project("shop").files()
@@ -127,7 +135,8 @@ def test_the_page_says_how_to_deploy_what_millpond_new_makes() -> None:
     assert shown == files["Dockerfile"]
     (given,) = re.findall(r"^cat >> infra/terraform/\S+ <<'END'\n\n(.*?)^END$", DEPLOY, re.MULTILINE | re.DOTALL)
     assert f"```hcl\n{given}```" in files["README.md"]
-    assert names(r"^(\w+) +=", given) == {"views", "built_in_views", "subscriptions"} <= set(blocks("variable"))
+    variables = {"views", "view_collections", "built_in_views", "subscriptions"}
+    assert names(r"^(\w+) +=", given) == variables <= set(blocks("variable"))
     assert "gcloud pubsub topics publish shop-events" in DEPLOY
     assert 'topics = ("shop-events",)' in files["shop.py"]
 
@@ -180,38 +189,3 @@ def test_nobody_gets_more_than_they_need() -> None:
     assert "roles/eventarc.eventReceiver" in project["events"]
     assert "member  = google_service_account.events[0].member\n" in project["events"]
     assert not re.search(r"allUsers|allAuthenticatedUsers|_iam_(binding|policy)\"", HCL + MODULE)
-
-
-def everything() -> dict[str, set[str]]:
-    """The fields of what one full message for each built-in view leaves, by the collection's own name."""
-    times = dict.fromkeys(("producedAt", "publishedAt", "ts", "start", "end", "timestamp"), at(0))
-    common = {**times, "symbol": "SPY", "eventId": "e", "service": "api", "pipeline_id": "p", "signalId": "s"}
-    found: dict[str, set[str]] = {}
-    for bars in ("natural", "nested"):
-        pond = Pond(BARS_ID=bars)
-        for topic in ("system.events", "ingest-heartbeat", "market-ticks", "market-bars-1m", "trade-signals"):
-            pond.send(delivery({**common, "topic": topic}, topic))
-        for ref, snapshot in pond.documents.items():
-            found.setdefault(ref.collection.rpartition("/")[2], set()).update(snapshot.data or {})
-    return found
-
-
-def test_what_expires_has_a_ttl_policy() -> None:
-    """Firestore deletes nothing of which it was not told."""
-    expiring = {collection for collection, fields in everything().items() if "expireAt" in fields}
-    assert lists_of("expiring")[""] == expiring | {LETTERS, LETTER_PARTS, EVENT_LOG, HISTORY}
-
-
-def test_receipts_have_no_index() -> None:
-    """Every message leaves one, and they are never searched."""
-    assert lists_of("unindexed")["ops_dedupe"] | {"expireAt"} == everything()["ops_dedupe"]
-
-
-def test_fields_without_an_index_exist() -> None:
-    """A mistyped name would leave the index it was to remove."""
-    documents = everything()
-    exempt = lists_of("unindexed")
-    assert set(exempt) - set(documents) == {LETTERS, LETTER_PARTS, EVENT_LOG, HISTORY}
-    assert set(documents) - set(exempt) == set()
-    for collection in set(exempt) & set(documents):
-        assert exempt[collection] <= documents[collection], collection

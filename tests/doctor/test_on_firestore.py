@@ -1,7 +1,6 @@
 """The store, the clock and the TTL policies where STORE=firestore.
 
-The emulator has no TTL policies and no administration: those calls go to a gRPC server of the test's own, which
-speaks the service's protocol.
+The emulator has no TTL policies and no administration: those calls go to a server of the test's own.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from google.cloud.firestore_admin_v1.types import Field, GetFieldRequest
+from google.cloud.firestore_admin_v1.types import Field
 
 from millpond.cli import run
 from millpond.core.model import Committed, Put, Ref
@@ -20,14 +19,10 @@ from millpond.doctor.examination import examine
 from millpond.doctor.findings import Finding, State
 from millpond.service.stores import open_store
 from millpond.settings import load
+from tests.doctor.administration import ask, environment
 from tests.doctor.support import texts
 
 State_ = Field.TtlConfig.State
-NAMES = {"STORE": "firestore", "ENV": "test", "SYSTEM_EVENTS_TOPIC": "system.events", "DEFAULT_REGION": "here"}
-
-
-def environment(project: str, **more: str) -> dict[str, str]:
-    return {**NAMES, "GCP_PROJECT": project, **more}
 
 
 def test_a_store_on_firestore(firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +31,7 @@ def test_a_store_on_firestore(firestore_emulator: str, project: str, monkeypatch
     found = asyncio.run(examine(environment(project), {}, ()))
     assert texts(found, State.PROBLEM) == []
     by_check = {finding.check: finding for finding in found}
-    assert "the event log is off" in by_check["store"].found
+    assert "the event log is on" in by_check["store"].found
     assert "Firestore's" in by_check["clock"].found
     assert by_check["clock"].state is State.OK
     assert by_check["expiry"].state is State.UNCHECKED
@@ -102,52 +97,34 @@ def test_no_credentials_on_firestore(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_collections_expire_on_firestore() -> None:
-    """Receipts, letters and their parts; views that say so; the event log where it does; each with its prefix."""
+    """Receipts, letters and their parts; the history; views and the event log if they do; each with its prefix."""
     plain = firestore_check.expiring_collections(load(environment("p")))
-    assert plain == ["ops_dedupe", "dead_letters", "market_ticks", "parts"]
-    more = environment("p", EVENT_LOG="on", EVENT_LOG_TTL_DAYS="30", FIRESTORE_COLLECTION_PREFIX="x_")
-    assert "x_millpond_event_log" in firestore_check.expiring_collections(load(more))
-    assert "x_ops_dedupe" in firestore_check.expiring_collections(load(more))
-    assert "parts" in firestore_check.expiring_collections(load(more))
-
-
-class Administration(grpc.GenericRpcHandler):
-    """`google.firestore.admin.v1.FirestoreAdmin/GetField`, with these policies; a status code is an error."""
-
-    def __init__(self, policies: dict[str, Any]) -> None:
-        self._policies = policies
-        self.asked: list[str] = []
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        assert handler_call_details.method == "/google.firestore.admin.v1.FirestoreAdmin/GetField"
-        return grpc.unary_unary_rpc_method_handler(
-            self._get_field, request_deserializer=GetFieldRequest.deserialize, response_serializer=Field.serialize
-        )
-
-    async def _get_field(self, request: GetFieldRequest, context: Any) -> Field:
-        self.asked.append(request.name)
-        state = self._policies[request.name.split("/collectionGroups/")[1].split("/")[0]]
-        if isinstance(state, grpc.StatusCode):
-            await context.abort(state, "no")
-        field = Field(name=request.name)
-        if state is not None:
-            field.ttl_config = Field.TtlConfig(state=state)
-        return field
+    assert plain == ["ops_dedupe", "dead_letters", "ops_history", "market_ticks", "parts"]
+    more = environment(
+        "p", EVENT_LOG="on", EVENT_LOG_TTL_DAYS="30", FIRESTORE_COLLECTION_PREFIX="x_", HISTORY="off"
+    )
+    assert firestore_check.expiring_collections(load(more)) == [
+        "x_ops_dedupe",
+        "x_dead_letters",
+        "x_millpond_event_segments",
+        "x_millpond_event_log",
+        "x_market_ticks",
+        "parts",
+    ]
 
 
 def look(policies: dict[str, Any]) -> tuple[list[Finding], list[str]]:
-    async def run() -> tuple[list[Finding], list[str]]:
-        administration = Administration(policies)
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers([administration])
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
-        found = await firestore_check.look_at_policies(load(environment("p")), channel, list(policies))
-        await server.stop(None)
-        return found, administration.asked
+    """What is found if the collections have these TTL policies."""
 
-    return asyncio.run(run())
+    def known(collection: str, path: str) -> Field | grpc.StatusCode:
+        assert path == "expireAt"
+        state = policies[collection]
+        if isinstance(state, grpc.StatusCode):
+            return state
+        return Field() if state is None else Field(ttl_config=Field.TtlConfig(state=state))
+
+    settings = load(environment("p"))
+    return ask(known, lambda channel: firestore_check.look_at_policies(settings, channel, list(policies)))
 
 
 def test_ttl_policies_that_are_active_on_firestore() -> None:

@@ -112,9 +112,12 @@ def test_three_instances_converge(
         again.send(traffic.messages, choose=lambda message: (broker.taken_by[message.message_id] + 1) % INSTANCES)
     )
     assert set(again.outcomes) <= {"duplicate", "stale_ignored", "too_old_ignored"}
-    assert {path: seen.version for path, seen in onlooker.documents(project).items()} == {
-        path: seen.version for path, seen in settled.items()
-    }
+    assert _versions(onlooker.documents(project)) == _versions(settled)
+
+
+def _versions(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the event log, which a stale event that comes again adds to."""
+    return {path: seen.version for path, seen in found.items() if not path.startswith("millpond_event_segments/")}
 
 
 def _collections(found: Mapping[str, Any]) -> Counter[str]:

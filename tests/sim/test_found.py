@@ -11,14 +11,16 @@ import pytest
 
 from millpond.core.model import Delivery, Ref, Snapshot
 from millpond.engine import reader
+from millpond.sim.views import GateLast, GatePasses
 from millpond.sim.world import run_seed
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import NOW, SECOND, at, delivery
-from tests.common.rig import Bench
+from tests.common.rig import Bench, Rig
 
 # Seed → what went wrong in its world.
 SEEDS = {
     243: "a pass that was counted long ago came again, and was buried as too old to be counted",
+    712: "a pass that one view failed on was counted by a copy, and the log said retry of the first message for ever",
 }
 
 
@@ -27,8 +29,8 @@ def test_the_world_that_showed_it_holds_now(seed: int) -> None:
     assert run_seed(seed).failure is None
 
 
-def gate(message_id: str, number: int, at_s: float) -> Delivery:
-    return delivery({"topic": "gates", "gate": "g", "pass": number, "at": at(at_s)}, message_id, at_s)
+def gate(message_id: str, number: int, at_s: float, **more: str) -> Delivery:
+    return delivery({"topic": "gates", "gate": "g", "pass": number, "at": at(at_s), **more}, message_id, at_s)
 
 
 class SlowReads(FaultyStore):
@@ -61,3 +63,19 @@ async def test_an_event_that_becomes_too_old_while_it_is_planned_is_known_by_its
     assert (result.outcome, result.reason) == ("duplicate", "duplicate_message_noop")
     assert (await second.document("gate_passes/g"))["passes"] == [1, 2, 3]
     assert second.now > NOW + limit_s * SECOND
+
+
+async def test_a_message_whose_copy_was_counted_is_a_copy_and_no_redelivery() -> None:
+    """The receipt named only the message that made it: the log then left out what became of that message."""
+    store, passes = FaultyStore(), GatePasses()
+    bench = Rig(store, [GateLast(), passes])
+
+    async def reasons(message_id: str) -> list[str]:
+        (result,) = await bench.send(gate(message_id, 1, 0, passes="bug"))
+        return [view.reason for view in result.views]
+
+    assert await reasons("1") == ["applied", "view_error"]
+    passes.mended = True
+    assert await reasons("2") == ["duplicate_event_noop", "applied"]
+    assert await reasons("1") == ["duplicate_message_noop", "duplicate_event_noop"]
+    assert await reasons("2") == ["duplicate_message_noop", "duplicate_message_noop"]

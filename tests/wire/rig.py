@@ -104,9 +104,9 @@ def inject(proxy: FirestoreProxy, rig: WireRig, fault: Fault) -> Fault:
 
 
 def documents_of_views(found: Mapping[str, Seen]) -> dict[str, Document]:
-    """Without receipts and letters, and without our own clock: what a fold is compared with."""
+    """Without receipts, letters and the event log, and without our own clock: what a fold is compared with."""
     return {
         path: {name: value for name, value in sorted(seen.data.items()) if name != "ingestedAt"}
         for path, seen in sorted(found.items())
-        if not path.startswith(("ops_dedupe/", "dead_letters/"))
+        if not path.startswith(("ops_dedupe/", "dead_letters/", "millpond_event_segments/"))
     }

@@ -72,3 +72,18 @@ async def test_a_connection_may_take_as_long_as_a_call(firestore_emulator: str, 
         relay.connect_s = 1.0
         (found,) = await store.read([_REF])
         assert found.version is None
+
+
+async def test_giving_up_a_connection_answers_the_other_calls_on_it(firestore_emulator: str, project: str) -> None:
+    """They end as failed calls do, not as cancelled ones: the messages of a cancelled batch were never answered."""
+    async with store_behind_relay(firestore_emulator, project) as (store, relay):
+        relay.mend()
+        assert await until_read(store, 20) < 20
+        relay.swallow()
+
+        async def later() -> None:
+            await asyncio.sleep(CALL_S / 2)
+            await store.read([_REF])
+
+        both = await asyncio.gather(store.read([_REF]), later(), return_exceptions=True)
+        assert [type(one) for one in both] == [Unavailable, Unavailable]

@@ -13,7 +13,7 @@ from millpond.core.model import Document
 from tests.common.firestore_proxy import AFTER, BEFORE, Fault, FirestoreProxy
 from tests.wire.onlooker import Onlooker
 from tests.wire.rig import WireRig, documents_of_views, inject
-from tests.wire.table import FOR_EVER, METHODS, ROWS, TIMES, Line, Row, expected, rows
+from tests.wire.table import FOR_EVER, KNOWN, METHODS, ROWS, SAME_EVENT, TIMES, Line, Row, expected, rows
 from tests.wire.traffic import FIRST, PRIOR, fold, more
 
 # Enough to keep two processors busy.
@@ -106,7 +106,13 @@ async def _run(row: Row, project: str, emulator: str, proxy: FirestoreProxy, onl
             fold=fold(in_documents),
             replayed=documents_of_views(replayed),
             fold_of_all=fold(sent),
-            changed=[path for path in after if replayed.get(path, (0,))[0] != after[path].version],
+            # A stale tick that comes again is logged again: ticks leave no receipts.
+            changed=[
+                path
+                for path in after
+                if replayed.get(path, (0,))[0] != after[path].version
+                and not path.startswith("millpond_event_segments/")
+            ],
         )
 
 
@@ -138,7 +144,13 @@ def test_a_fault_on_the_wire(row: Row, reports: Mapping[Row, Any]) -> None:
     if isinstance(report, BaseException):
         raise report
     wanted = [(message.message_id, line) for message, line in zip(FIRST, expected(row), strict=True)]
-    assert Counter(report.lines[: len(FIRST)]) == Counter(wanted)
+    if row.applied_first and row.times == FOR_EVER and row.word in {"away", "contended"}:
+        # Only the republished copy has something left to store; those that share no batch with it are duplicates.
+        known = {(message.message_id, line) for message, line in zip(FIRST, KNOWN, strict=True)}
+        assert set(report.lines[: len(FIRST)]) <= {*wanted, *known}
+        assert wanted[KNOWN.index(SAME_EVENT)] in report.lines
+    else:
+        assert Counter(report.lines[: len(FIRST)]) == Counter(wanted)
     assert report.lies == []
     assert report.struck >= 1
     assert report.left == 0

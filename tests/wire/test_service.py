@@ -64,9 +64,10 @@ async def test_a_thousand_messages_at_once_share_a_few_commits(firestore_emulato
 
 async def test_what_shall_expire_says_when(firestore_emulator: str, project: str) -> None:
     """`expireAt` is a timestamp on receipts, ticks, letters and their parts: TTL policies act on nothing else."""
-    async with rig_behind_proxy(
-        firestore_emulator, project, EVENT_LOG="on", EVENT_LOG_TTL_DAYS="3", LETTER_TTL_DAYS="2"
-    ) as (rig, _):
+    async with rig_behind_proxy(firestore_emulator, project, EVENT_LOG_TTL_DAYS="3", LETTER_TTL_DAYS="2") as (
+        rig,
+        _,
+    ):
         huge = Delivery(message_id="huge", publish_time=NOW, data=os.urandom(1_500_000), subscription="s")
         poison = delivery({"no": "topic"}, "p1")
         sent = [service("m1", 1, "ok", 1), tick("t1", 0, 0, 1.5), order("o1", 1, 0), poison, huge]
@@ -85,10 +86,15 @@ async def test_what_shall_expire_says_when(firestore_emulator: str, project: str
             "dead_letters": {2.0},
             # After their letter, whichever the service deletes first.
             "parts": {3.0},
-            "millpond_event_log": {3.0},
+            "millpond_event_segments": {3.0},
         }
         undated = {path for path, seen in rig.look().items() if "expireAt" not in seen.data}
-        assert undated == {"ops_services/test__api", "market_ticks_latest/SPY", "sales/d1"}
+        assert undated == {
+            "millpond_event_segments/keys",
+            "ops_services/test__api",
+            "market_ticks_latest/SPY",
+            "sales/d1",
+        }
 
 
 @pytest.mark.parametrize("method", [READ, COMMIT])

@@ -16,9 +16,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from millpond.cli import exit_codes
+from millpond.cli.output import Advance
 from millpond.cli.push_bodies import encode_push
-from millpond.cli.retries import PATIENCE_S, patiently
-from millpond.cli.server import admin_headers, find_server, push_path, token_refused
+from millpond.cli.retries import PATIENCE_S, patiently, server_pace
+from millpond.cli.server import admin_headers, find_server, is_embedded, push_path, token_refused
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
 from millpond.core.errors import (
@@ -38,6 +39,7 @@ from millpond.core.view import View
 from millpond.dead_letters.correction import Edit
 from millpond.dead_letters.describe import replay_answer
 from millpond.dead_letters.filter import LetterFilter, ReplayState, only
+from millpond.engine.pace import Pace, take_turn
 from millpond.http_client import Address, Client, Reply
 from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.jobs import Phase
@@ -58,6 +60,8 @@ Answer = dict[str, Any]
 class Backend(Protocol):
     # The server's URL, or the store.
     name: str
+    # How fast bulk work may be; None if its store needs no pace.
+    pace: Pace | None
 
     async def reach(self) -> None:
         """Raise Unreachable immediately if no server answers; the other calls wait for a server that restarts."""
@@ -97,7 +101,7 @@ class ViewRebuild(Protocol):
 
     async def fold(self) -> Answer: ...
 
-    async def swap(self) -> Answer: ...
+    async def swap(self, advance: Advance) -> Answer: ...
 
 
 @contextlib.asynccontextmanager
@@ -110,16 +114,19 @@ async def open_backend(
         async with open_service(settings, at_once) as service:
             yield LocalBackend(service)
         return
+    # A server that was found by the lock of its store has an embedded one.
+    paced = url is not None and not await is_embedded(url)
     client = Client(address, timeout_s=_TIMEOUT_S)
     try:
-        yield ServerBackend(client, settings)
+        yield ServerBackend(client, settings, server_pace() if paced else None)
     finally:
         client.close()
 
 
 class ServerBackend:
-    def __init__(self, client: Client, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings, pace: Pace | None = None) -> None:
         self.name = client.address.base
+        self.pace = pace
         self._client = client
         self._settings = settings
 
@@ -129,7 +136,8 @@ class ServerBackend:
     async def deliver(self, delivery: Delivery) -> Answer:
         path, body = push_path(self._client.address), encode_push(delivery)
         # Without ADMIN_TOKEN: the URL may be that of another service.
-        reply = await patiently(lambda: self._client.request("POST", path, body))
+        async with take_turn(self.pace, 1):
+            reply = await patiently(lambda: self._client.request("POST", path, body), self.pace)
         return {"outcome": "refused", **reply.answer}
 
     async def replay(self, letter_id: str) -> Answer | None:
@@ -202,9 +210,11 @@ class _ServerRebuild:
         self._begun = True
         return await self._ended()
 
-    async def swap(self) -> Answer:
+    async def swap(self, advance: Advance) -> Answer:
         await self._ask("POST", f"{self._path}/swap")
-        return await self._ended()
+        state = await self._ended()
+        advance(state["written"])
+        return state
 
     async def leave(self) -> None:
         """Tell the server to drop the rebuild, so that it frees the fold."""
@@ -236,6 +246,7 @@ class _ServerRebuild:
 class LocalBackend:
     def __init__(self, service: Service) -> None:
         self.name = service.settings.store
+        self.pace = service.pace
         self._service = service
 
     async def reach(self) -> None:
@@ -295,8 +306,8 @@ class _LocalRebuild:
         self._report = msgspec.to_builtins(rebuild_report(await self._rebuild.fold()))
         return self._state(Phase.FOLDED, None)
 
-    async def swap(self) -> Answer:
-        return self._state(Phase.SWAPPED, await self._rebuild.swap())
+    async def swap(self, advance: Advance) -> Answer:
+        return self._state(Phase.SWAPPED, await self._rebuild.swap(advance))
 
     def _state(self, phase: Phase, written: int | None) -> Answer:
         view, entries = self._rebuild.view.name, self._rebuild.entries

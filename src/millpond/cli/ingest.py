@@ -157,16 +157,16 @@ async def _ingest(
     """Send all messages. Returns the server's URL, or the store."""
     async with open_backend(settings, url, concurrency) as backend:
         await backend.reach()
-        with progress("Ingesting", source.size) as advance:
+        with progress("Ingesting", source.size, backend.pace) as advance:
             try:
-                await _send_all(backend, source, default_time, concurrency, report, advance)
+                await send_all(backend, source, default_time, concurrency, report, advance)
             except BaseExceptionGroup as group:
                 # The first failure cancelled the others: report that one only.
                 raise _first(group) from None
         return backend.name
 
 
-async def _send_all(
+async def send_all(
     backend: Backend,
     source: ChunkSource,
     default_time: int | None,
@@ -174,6 +174,7 @@ async def _send_all(
     report: IngestReport,
     advance: Advance,
 ) -> None:
+    """Send every message of the source, so many at once, each in its turn."""
     slots = asyncio.Semaphore(concurrency)
 
     async def one(number: int, delivery: Delivery) -> None:

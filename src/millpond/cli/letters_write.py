@@ -171,7 +171,7 @@ async def _replay_all(settings: Settings, ids: Sequence[str]) -> tuple[str, list
 
     slots = asyncio.Semaphore(AT_ONCE)
     async with open_backend(settings) as backend:
-        with progress("Replaying", len(ids)) as advance:
+        with progress("Replaying", len(ids), backend.pace) as advance:
             return backend.name, await asyncio.gather(*(one(letter_id, advance) for letter_id in ids))
 
 
@@ -185,7 +185,7 @@ async def _replay_subscription(
     answers: list[Answer] = []
     refuse_memory(settings)
     async with open_backend(settings) as backend:
-        with progress("Replaying", limit) as advance:
+        with progress("Replaying", limit, backend.pace) as advance:
 
             async def send(delivery: Delivery, views: frozenset[str] | None) -> bool:
                 answer = await backend.replay_delivery(delivery, views)

@@ -113,7 +113,7 @@ async def _move(settings: Settings, found: Sequence[OldDocument]) -> tuple[str, 
     """The server's URL, or the store; and the answer for each document."""
     answers: list[Answer] = []
     async with open_backend(settings) as backend:
-        with progress("Moving", len(found)) as advance:
+        with progress("Moving", len(found), backend.pace) as advance:
             for collection, ids in _chunks(found):
                 answers += [{"collection": collection, **answer} for answer in await backend.move(collection, ids)]
                 advance(len(ids))

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -22,6 +22,9 @@ import msgspec
 from millpond.cli.escape import clean
 from millpond.core import timestamps
 from millpond.core.stamp import decode_stamp
+
+if TYPE_CHECKING:
+    from millpond.engine.pace import Pace
 
 _NOT_PRINTABLE = re.compile(r"[^ -~\n]")
 _CLIP_CHARS = 100
@@ -129,12 +132,15 @@ def stamp_cell(stamp: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def progress(label: str, total: int | None) -> Iterator[Advance]:
-    """A progress bar on standard error if that is a terminal; otherwise nothing."""
+def progress(label: str, total: int | None, pace: Pace | None = None) -> Iterator[Advance]:
+    """A progress bar on standard error if that is a terminal; otherwise nothing.
+
+    Beside it: how fast bulk work is, and why not faster, if it has a pace.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    with _tables().progress(label, total) as advance:
+    with _tables().progress(label, total, lambda: "" if pace is None else pace.text) as advance:
         yield advance
 
 

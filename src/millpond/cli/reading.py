@@ -1,4 +1,4 @@
-"""Reads for `get`, `ls`, `why`, `dlq list` and `dlq show`: from the store, or with --url from a server's API.
+"""Reads for `get`, `ls`, `why`, `cost`, `dlq list`, `dlq show`: from the store, or with --url from a server's API.
 
 Commands are written once, against `DocumentReader`, and get one from `open_reader`. Both kinds return the answers
 of the HTTP API, so that output and exit codes are the same. Never writes.
@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from millpond.cli.exit_codes import WrongUsage
 from millpond.cli.server import admin_headers, api_prefix, find_other_server, same_documents, token_refused
 from millpond.cli.store import open_for_reading, refuse_missing
 from millpond.core import timestamps
@@ -20,13 +21,19 @@ from millpond.core.collections import LETTERS
 from millpond.core.errors import Unreachable
 from millpond.core.model import Ref
 from millpond.core.ports import StoreWithCatalog
+from millpond.cost.answer import Cost
+from millpond.cost.examine import examine
 from millpond.dead_letters.filter import LetterFilter
 from millpond.dead_letters.store import StoredLetters, matching_letters
+from millpond.http.api.cost import NO_BILL
 from millpond.http.api.documents import Collection, Collections, Document, DocumentPage, as_document, split_page
 from millpond.http.api.letter_answers import LetterEdit, LetterPage, LetterRefusal, opened, summary
 from millpond.http_client import Address, Client
+from millpond.live.day import read_spending
 from millpond.reprocess.why import Why, explain
+from millpond.service.views import load_views
 from millpond.settings import Settings
+from millpond.stores.operations import BilledStore
 
 _TIMEOUT_S = 30.0
 T = TypeVar("T")
@@ -53,6 +60,9 @@ class DocumentReader(Protocol):
 
     async def letter(self, letter_id: str) -> Answer | None:
         """As GET /api/letters/ID."""
+
+    async def cost(self) -> Cost:
+        """As GET /api/cost. Raises WrongUsage if the store has no bill."""
 
 
 @contextlib.asynccontextmanager
@@ -111,6 +121,12 @@ class StoreReader:
         answer: Answer | None = None if found is None else msgspec.to_builtins(opened(*found))
         return answer
 
+    async def cost(self) -> Cost:
+        if not isinstance(self._store, BilledStore):
+            raise WrongUsage(f"STORE={self._settings.store} has no bill")
+        spending = await read_spending(self._store)
+        return await examine(self._store, load_views(self._settings), spending)
+
 
 class _Letters(msgspec.Struct):
     """A page of letters. A letter that an earlier build stored has fewer fields, so none is required."""
@@ -164,6 +180,9 @@ class ServerReader:
     async def letter(self, letter_id: str) -> Answer | None:
         return await self._ask(f"/letters/{_quoted(letter_id)}", Answer, check=_OpenedLetter)
 
+    async def cost(self) -> Cost:
+        return _there(await self._ask("/cost", Cost))
+
     async def _ask(self, path: str, kind: type[T], check: type | None = None) -> T | None:
         """The answer, which must also decode as `check`; None if the server says that there is no such thing."""
         base = self._client.address.base
@@ -172,6 +191,8 @@ class ServerReader:
             raise token_refused(self._settings, base)
         if reply.status == 404 and reply.answer.get("reason") == "not_found":
             return None
+        if reply.status == 404 and reply.answer.get("reason") == NO_BILL:
+            raise WrongUsage(f"{base}: {reply.answer.get('error')}")
         if reply.status != 200:
             raise Unreachable(f"{base} answered {reply.status}: {reply.answer.get('error')}")
         try:

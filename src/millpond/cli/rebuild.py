@@ -11,7 +11,7 @@ import click
 from millpond.cli import exit_codes
 from millpond.cli.backend import Answer, open_backend
 from millpond.cli.options import example, json_option, load_settings, store_option, views_option
-from millpond.cli.output import print_json, print_line, print_note
+from millpond.cli.output import print_json, print_line, print_note, progress
 from millpond.cli.store import refuse_memory, refuse_missing
 from millpond.cli.verify import refuse_without_log, tell_report
 from millpond.reprocess.jobs import Phase
@@ -71,7 +71,8 @@ def _rebuild(settings: Settings, view: str, *, yes: bool, as_json: bool) -> Answ
                 tell_report(state["report"], _FIGURES)
             # If nothing differs, the swap only records that the view's current rules hold for the whole log.
             if not different or yes or _approved(different):
-                state = runner.run(rebuild.swap())
+                with progress("Swapping", different, backend.pace) as advance:
+                    state = runner.run(rebuild.swap(advance))
             state = {**state, "through": backend.name}
         finally:
             runner.run(held.aclose())

@@ -35,6 +35,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "ls": CommandEntry("documents", "ls", "List the collections, or the documents of one."),
     "why": CommandEntry("why", "why", "Show what became of a message or event, and which message won."),
     "tail": CommandEntry("tail", "tail", "Monitor what becomes of messages as they arrive."),
+    "cost": CommandEntry("cost", "cost", "Show what a day like the last 24 hours costs on Firestore, by view."),
     "views": CommandEntry("views", "views", "List the loaded views."),
     "dlq": CommandEntry("letters", "dlq", "List, show, edit, replay and purge dead letters."),
     "flow": CommandEntry("flow", "flow", "Submit, show and sweep flow runs."),

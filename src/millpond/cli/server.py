@@ -90,6 +90,17 @@ async def find_other_server(settings: Settings) -> Address | None:
     return address if reply.status == 200 and reply.answer.get("service") == "millpond" else None
 
 
+async def is_embedded(address: Address) -> bool:
+    """Whether the Millpond at this address says that its store is an embedded one. Sends no token."""
+    try:
+        reply = await fetch(
+            address._replace(path=f"{api_prefix(address)}/api"), timeout_s=_PROBE_S, reply_bytes_max=1024 * 1024
+        )
+    except OSError:
+        return False
+    return reply.status == 200 and reply.answer.get("store") == "embedded"
+
+
 def listening_address(settings: Settings) -> Address | None:
     """Where a server with these settings listens; None if the system chooses its port."""
     if settings.port == 0:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +25,9 @@ from millpond.cli.output import Advance, Column
 # Characters between two columns, as the box draws them.
 _GAP = 3
 _PREVIEW_CHARS_MIN = 20
+# The bar is short, to leave room for the text beside it. The rest of its line: the time, a slash and spaces.
+_BAR_CHARS = 20
+_REST_CHARS = 13
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -60,9 +72,27 @@ def _print_cards(console: Console, columns: Sequence[Column], rows: Sequence[Seq
         console.print()
 
 
+class _Beside(ProgressColumn):
+    """Text that changes while the bar is shown. Cut off on a narrow terminal: wrapped, it would make it jump."""
+
+    def __init__(self, text: Callable[[], str], width: int) -> None:
+        super().__init__(table_column=TableColumn(no_wrap=True))
+        self._text = text
+        self._width = width
+
+    def render(self, task: Task) -> Text:
+        others = _BAR_CHARS + _REST_CHARS + len(task.description) + 2 * len(f"{task.total}")
+        text = Text(self._text())
+        text.truncate(max(self._width - others, 0), overflow="ellipsis")
+        return text
+
+
 @contextlib.contextmanager
-def progress(label: str, total: int | None) -> Iterator[Advance]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+def progress(label: str, total: int | None, beside: Callable[[], str]) -> Iterator[Advance]:
+    console = Console(stderr=True)
+    bar_column, shown = BarColumn(bar_width=_BAR_CHARS), MofNCompleteColumn()
+    text_column = _Beside(beside, console.width)
+    columns = (TextColumn("{task.description}"), bar_column, shown, TimeRemainingColumn(), text_column)
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda n: bar.advance(task, n)

@@ -23,6 +23,8 @@ from millpond.cli.output import (
     stamp_cell,
 )
 from millpond.cli.store import open_for_reading
+from millpond.core.errors import Unavailable
+from millpond.core.ports import StoreWithCatalog
 from millpond.core.route import Router
 from millpond.reprocess.describe import rebuild_report
 from millpond.reprocess.diff import MEANING, DifferenceKind
@@ -102,11 +104,18 @@ def _row(found: dict[str, Any]) -> tuple[Any, ...]:
     return found["doc"], found["kind"], stamp_cell(found["stored"]), stamp_cell(found["folded"]), fields
 
 
+async def _count(store: StoreWithCatalog) -> int | None:
+    """How many messages the log has, for the bar; None if that cannot be counted in time."""
+    try:
+        return sum(n for counts in (await store.count_events()).values() for n in counts.values())
+    except Unavailable:
+        return None
+
+
 async def _verify(settings: Settings) -> Report:
     async with open_for_reading(settings) as store, open_scratch() as scratch:
         router = Router(load_views(settings), route_rules(settings))
         receipts = engine_rules(settings).receipts
         verifier = await Verifier.begin(store, router, receipts, scratch, lambda: time.time_ns() // 1_000)
-        total = sum(n for counts in (await store.count_events()).values() for n in counts.values())
-        with progress("Folding", total) as advance:
+        with progress("Folding", await _count(store)) as advance:
             return await verifier.check(advance)

@@ -12,14 +12,16 @@ RECEIPTS = "ops_dedupe"
 # Dead letters. The parts of a letter that is too big for one document are in a collection below it.
 LETTERS = "dead_letters"
 LETTER_PARTS = "parts"
-# The event log on Firestore; the embedded store has a table instead.
+# The event log on Firestore, one document for each commit; the embedded store has a table instead.
+EVENT_SEGMENTS = "millpond_event_segments"
+# The event log of earlier builds, one document for each message. It is read, and no longer written.
 EVENT_LOG = "millpond_event_log"
 # One document for each view that was rebuilt, with the time of the rebuild.
 REBUILDS = "ops_rebuilds"
 FLOW_RUNS = "flow_runs"
 # What happened in each minute of the last day, for the overview: one document for each hour of an instance.
 HISTORY = "ops_history"
-OWN = frozenset({RECEIPTS, LETTERS, EVENT_LOG, REBUILDS, FLOW_RUNS, HISTORY})
+OWN = frozenset({RECEIPTS, LETTERS, EVENT_SEGMENTS, EVENT_LOG, REBUILDS, FLOW_RUNS, HISTORY})
 # Read to learn whether a store answers. It need not exist.
 PROBE = Ref("ops_services", "probe")
 

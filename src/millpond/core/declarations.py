@@ -55,7 +55,7 @@ def check_declarations(views: Sequence[Any], *, receipts_by_message: bool = Fals
     for at, view in enumerate(views):
         fault = _conflict(view, views[:at], views)
         if fault is None and isinstance(view, Tally) and receipts_by_message:
-            fault = "is a tally, which needs RECEIPTS=logical: else an event may count twice"
+            fault = "is a tally, which needs RECEIPTS=all or tallies: else an event may count twice"
         if fault is not None:
             raise SettingsError(setting, name_of(view), fault)
 

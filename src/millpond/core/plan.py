@@ -38,7 +38,7 @@ from millpond.core.model import (
     Write,
 )
 from millpond.core.plan_burial import needs_of_letter, plan_burial
-from millpond.core.receipts import Receipts
+from millpond.core.receipts import Receipts, settled_by
 from millpond.core.replay_record import record_ref, record_taken, taken_by
 from millpond.core.returned import check_document
 from millpond.core.stamp import decode_stamp
@@ -307,7 +307,7 @@ def _counted(source: Document | None, current: Document | None) -> Document:
 
 
 def _duplicate_reason(target: Target, known: Document) -> str:
-    same_message = known.get("messageId") == target.source["messageId"]
+    same_message = settled_by(known, target.view.name) == target.source["messageId"]
     return "duplicate_message_noop" if same_message else "duplicate_event_noop"
 
 

@@ -33,7 +33,8 @@ class Store(Protocol):
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         """Apply all writes and append to the log, durably, or apply nothing.
 
-        At most one write per document. A log entry is skipped if the log already holds its message.
+        At most one write per document. The log has each message once when it is read: a store completes the entry
+        that it holds of a message, or merges the entries of a message later.
         """
 
 
@@ -68,12 +69,12 @@ class Catalog(Protocol):
         """Log entries that match, without their data: the newest first, from the end or from a position on.
 
         Each call looks at a bounded part of the log, so a page may have `more` and fewer than `limit` entries, or
-        none. An entry that a later delivery completed stands in that delivery's place. If that place is after the
-        end of the range, the entry may be missing.
+        none. An entry that a later delivery completed stands in that delivery's place, or in its first one. If the
+        later place is after the end of the range, the entry may be missing.
         """
 
     async def count_events(self) -> dict[str, dict[str, int]]:
-        """The number of log entries by topic and outcome."""
+        """The number of messages in the log, by topic and outcome. A long log on Firestore: about."""
 
     async def read_log(self, after: str | None, limit: int) -> LogPage:
         """The log from a position on; from its beginning if that is None.

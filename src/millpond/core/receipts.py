@@ -91,6 +91,9 @@ class Receipts(msgspec.Struct, frozen=True):
         if isinstance(target.view, Tally) and item.event is not None and item.event.event_id is not None:
             entry["content"] = content_mark(item.event)
         if current is not None:
+            if current.get("messageId") != item.delivery.message_id:
+                # Another copy of the event made the receipt. If it comes again, it is no redelivery for this view.
+                entry["messageId"] = item.delivery.message_id
             top = {"outcome": outcome, "reason": verdict.reason} if verdict.outcome is Outcome.APPLIED else {}
             return {**current, **top, "views": {**views, target.view.name: entry}}
         return {
@@ -107,3 +110,10 @@ class Receipts(msgspec.Struct, frozen=True):
         """Whether it has not expired. TTL deletion lags by up to a day, so an expired receipt may be read."""
         expires = receipt.get("expireAt")
         return not isinstance(expires, dt.datetime) or timestamps.from_datetime(expires) > now
+
+
+def settled_by(receipt: Document, view: str) -> str | None:
+    """The id of the message that the view took. Earlier builds kept only the message that made the receipt."""
+    views = receipt.get("views")
+    taken = views[view].get("messageId") if isinstance(views, dict) else None
+    return taken or receipt.get("messageId")

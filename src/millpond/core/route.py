@@ -33,6 +33,7 @@ class RouteRules(msgspec.Struct, frozen=True, kw_only=True):
     topics: TopicRules = TopicRules()
     max_future_skew: int = 300 * timestamps.SECOND_US
     receipts_by_message: bool = False
+    receipts_of_tallies_only: bool = False
     naive_as_utc: bool = False
 
 
@@ -141,7 +142,7 @@ class Router:
                 content["expireAt"] = timestamps.to_datetime(published + keep_us)
             # A view may add to `source` (a bar's revisionAt), never replace the fields that ordering uses.
             content["source"] = {**content["source"], **source} if "source" in content else source
-        receipt = self._receipt(event, key) if view.receipts else None
+        receipt = self._receipt(event, key) if self._leaves_receipts(view) else None
         return Target(view, ref, ref.path, stamp, key, event_time, source, content, receipt, settled)
 
     def _too_old(self, view: View, event: Event, event_time: int) -> bool:
@@ -151,6 +152,10 @@ class Router:
         if late_time is not event_time:
             check_time(view, "late_time_of", late_time)
         return late_time < event.publish_time - late_us
+
+    def _leaves_receipts(self, view: View) -> bool:
+        """Other documents than those of tallies are right without receipts."""
+        return view.receipts and (not self._rules.receipts_of_tallies_only or isinstance(view, Tally))
 
     def _receipt(self, event: Event, key: str) -> Ref:
         if self._rules.receipts_by_message:

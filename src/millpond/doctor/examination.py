@@ -101,6 +101,7 @@ async def _firestore(settings: Settings) -> list[Finding]:
     store = open_store(settings, read_only=True)
     # Imported only here: they need Google's libraries. If these are missing, `open_store` has already raised.
     from millpond.doctor import firestore as firestore_check  # noqa: PLC0415
+    from millpond.doctor import indexes as indexes_check  # noqa: PLC0415
     from millpond.stores.firestore.store import FirestoreStore  # noqa: PLC0415
 
     assert isinstance(store, FirestoreStore)  # noqa: S101 - that is what STORE=firestore opens
@@ -111,6 +112,7 @@ async def _firestore(settings: Settings) -> list[Finding]:
         ]
         if not any(finding.check == "store" and finding.state == "problem" for finding in found):
             views = _loaded_views(settings)
+            found += await indexes_check.check_indexes(settings, store, views)
             found += await check_ids(store, views, _FIRESTORE_LISTED_MAX)
             found += await check_existing(store, views, _FIRESTORE_LISTED_MAX, time.time_ns() // 1_000)
         return found

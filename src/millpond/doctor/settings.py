@@ -14,7 +14,7 @@ from millpond.core.route import Router
 from millpond.doctor.findings import Finding, fine, problem, warning
 from millpond.service.rules import route_rules
 from millpond.service.views import load_views
-from millpond.settings import FIRESTORE, Settings
+from millpond.settings import Settings
 from millpond.settings.table import GOOGLE_CERTS_URL, TABLE
 
 CHECK = "settings"
@@ -81,9 +81,9 @@ def _keeping(settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     if settings.store == "memory":
         found.append(warning(CHECK, "STORE=memory: nothing is kept", "set STORE=sqlite:PATH or STORE=firestore"))
-    elif not settings.event_log and settings.store != FIRESTORE:
+    elif not settings.event_log:
         text = "EVENT_LOG=off: why, verify and rebuild have nothing to read"
-        found.append(warning(CHECK, text, "unset EVENT_LOG, unless the disk cannot hold what arrives"))
+        found.append(warning(CHECK, text, "unset EVENT_LOG, unless the store cannot hold what arrives"))
     if settings.letter_ttl_days < _LETTER_DAYS_LEAST:
         text = f"LETTER_TTL_DAYS={settings.letter_ttl_days:g}: dead letters are gone before a week is over"
         found.append(warning(CHECK, text, "keep them 7 to 14 days, so that an operator can look"))

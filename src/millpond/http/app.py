@@ -18,6 +18,7 @@ from millpond.core.errors import KeysUnavailable, PushForbidden, PushRefused, St
 from millpond.http import operation as op
 from millpond.http.access import Access, Exposed
 from millpond.http.api.artifacts import Artifacts
+from millpond.http.api.cost import CostApi
 from millpond.http.api.documents import Api
 from millpond.http.api.export import ExportApi
 from millpond.http.api.flow import FlowApi
@@ -46,6 +47,7 @@ from millpond.ingress.push import (
     Send,
 )
 from millpond.service.service import Service
+from millpond.settings import FIRESTORE
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Cloud Run reserves some paths that end in z, so each exists with and without it.
@@ -83,9 +85,10 @@ _PUSH = op.Operation(
 
 
 class Index(msgspec.Struct):
-    """Every path there is."""
+    """Every path there is, and the kind of the store: bulk work is slower on Firestore."""
 
     service: Literal["millpond"]
+    store: Literal["embedded", "firestore"]
     endpoints: list[str]
 
 
@@ -150,7 +153,8 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
     async def index(request: Request) -> Index:
         """Every path."""
         base = str(request.base_url).rstrip("/")
-        return Index("millpond", [base + route.path for route in routes])
+        kind: Literal["embedded", "firestore"] = "firestore" if settings.store == FIRESTORE else "embedded"
+        return Index("millpond", kind, [base + route.path for route in routes])
 
     settings = service.settings
     if exposed is None:
@@ -175,6 +179,7 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
         *LettersApi(service).routes(),
         *LetterEditsApi(service).routes(),
         *LiveApi(service).routes(),
+        *CostApi(service).routes(),
         *RebuildApi(service.rebuilds, keeps_log=settings.event_log).routes(),
         *OldIdsApi(service).routes(),
         *Artifacts(Path(settings.artifacts_dir)).routes(),

@@ -88,12 +88,13 @@ def slot_of(hour: int) -> str:
     return f"{hour % 25:02}"
 
 
-def to_document(hour: int, minutes: Mapping[int, Sums]) -> Document:
+def to_document(hour: int, minutes: Mapping[int, Sums], **texts: str) -> Document:
     """The stored form of one hour. The sums are one text: a field for each would be indexed on Firestore."""
     begins = hour * _HOUR_US
     return {
         "hour": timestamps.to_datetime(begins),
         "minutes": _encoded(hour, minutes),
+        **texts,
         "expireAt": timestamps.to_datetime(begins + _HOUR_US + timestamps.DAY_US),
     }
 

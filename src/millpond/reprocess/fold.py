@@ -88,7 +88,9 @@ class Fold:
         self._receipts = receipts
         self._at_once = at_once
         self._position: str | None = None
-        self._recent: dict[tuple[object, ...], None] = {}
+        # Message → what its entries said that were folded: its outcome, and that of each view while it is open.
+        self._recent: dict[tuple[str, str], tuple[object, ...]] = {}
+        # Messages, each counted once.
         self.entries = 0
         # Reason → how many entries could not be folded; document path → why its right content is unknown.
         self.unfolded: Counter[str] = Counter()
@@ -103,28 +105,31 @@ class Fold:
         more = True
         while more:
             page = await patiently(lambda: log.read_log(self._position, self._at_once))
-            advance(await self.add(page.entries))
+            before = self.entries
+            await self.add(page.entries)
+            advance(self.entries - before)
             self._position, more = page.position, page.more
             # Planning uses the CPU: let other tasks of the event loop run.
             await asyncio.sleep(0)
 
     async def add(self, entries: Iterable[LogEntry]) -> int:
-        """Fold these entries, from any source. Returns how many were new."""
+        """Fold these entries, from any source. Returns how many said something new."""
         new = [entry for entry in entries if self._is_new(entry)]
         for items in _runs(item for entry in new for item in self._items(entry)):
             # `partial` binds `items` now; a lambda would read the loop variable later.
             await patiently(partial(self._commit, items))
-        self.entries += len(new)
         return len(new)
 
     def _is_new(self, entry: LogEntry) -> bool:
         result = entry.result
         # An open entry is completed view by view, and may keep its outcome.
         views = tuple((view.view, str(view.outcome)) for view in result.views) if result.outcome in OPEN else ()
-        key = (entry.delivery.message_id, entry.topic, str(result.outcome), views)
-        if key in self._recent:
+        message, said = (entry.delivery.message_id, entry.topic), (str(result.outcome), views)
+        known = self._recent.get(message, ())
+        if said in known:
             return False
-        self._recent[key] = None
+        self.entries += not known
+        self._recent[message] = (*known, said)
         if len(self._recent) > _RECENT_MAX:
             del self._recent[next(iter(self._recent))]
         return True

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Awaitable, Callable
 
 from millpond.core.errors import MillpondError
+from millpond.engine.pace import Pace
 from millpond.reprocess.describe import RebuildReport, rebuild_report
 from millpond.reprocess.rebuild import RebuildRun
 from millpond.reprocess.report import Report
@@ -52,6 +53,11 @@ class Job:
     def entries(self) -> int:
         """How many entries of the event log were read."""
         return 0 if self._rebuild is None else self._rebuild.entries
+
+    @property
+    def pace(self) -> Pace | None:
+        """The pace of its swap; None on an embedded store."""
+        return None if self._rebuild is None else self._rebuild.pace
 
     @property
     def report(self) -> RebuildReport | None:

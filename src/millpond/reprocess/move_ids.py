@@ -19,6 +19,7 @@ from millpond.core.errors import WriteRefused
 from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
 from millpond.core.view import View
+from millpond.engine.pace import Pace, take_turn
 from millpond.reprocess.fold import patiently
 from millpond.reprocess.plan_move import Moved, new_place, plan_move
 from millpond.stores.update import Budget, Decided, update
@@ -108,10 +109,17 @@ async def find_old_documents(listing: Listing, views: Iterable[View]) -> AsyncIt
 class Mover:
     """Moves documents on one store."""
 
-    def __init__(self, store: Store, views: Sequence[View], forget: Callable[[Iterable[Ref]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        views: Sequence[View],
+        forget: Callable[[Iterable[Ref]], None],
+        pace: Pace | None = None,
+    ) -> None:
         """`forget` is called with the documents that were written here, to drop cached versions of them."""
         self._store = store
         self._forget = forget
+        self._pace = pace
         # A collection's first part belongs to one view only: `load_views` checks that.
         self._views = {root_of(view.collection): view for view in views}
 
@@ -137,7 +145,8 @@ class Mover:
             self._forget(places)
 
         try:
-            report = await patiently(lambda: update(self._store, places, decide, _BUDGET, after_commit=forget))
+            async with take_turn(None if dry_run else self._pace, len(places)):
+                report = await patiently(lambda: update(self._store, places, decide, _BUDGET, after_commit=forget))
         except WriteRefused as error:
             return MoveReport(ref, new, Moved.LEFT, str(error))
         return MoveReport(ref, new, Moved.LEFT, _RESTLESS) if isinstance(report, Conflict) else report

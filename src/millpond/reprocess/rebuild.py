@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from millpond.concurrency import Pauses
 from millpond.core import timestamps
@@ -26,11 +28,13 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.core.stored_stamps import is_stamped
 from millpond.core.view import REPLACE, Merge, View
 from millpond.engine.engine import Engine
+from millpond.engine.pace import Pace, take_turn
 from millpond.reprocess.diff import Difference, unheld_fields
 from millpond.reprocess.fold import Advance, Fold, open_scratch, patiently
 from millpond.reprocess.report import Judge, Pair, Report, compare_all, side_by_side
 from millpond.stores.update import Budget, Decided, update
 
+T = TypeVar("T")
 _PAGE = 100
 # How often one document is tried while another instance keeps changing it.
 _TRIES_MAX = 100
@@ -42,7 +46,14 @@ class RebuildRun:
     """The rebuild of one view: `fold`, and then `swap`, or not."""
 
     def __init__(
-        self, engine: Engine, store: StoreWithCatalog, view: View, fold: Fold, *, others_settle_s: float
+        self,
+        engine: Engine,
+        store: StoreWithCatalog,
+        view: View,
+        fold: Fold,
+        *,
+        others_settle_s: float,
+        pace: Pace | None,
     ) -> None:
         """`others_settle_s`: how long other instances may still act on an older read of a document."""
         self.view = view
@@ -51,16 +62,23 @@ class RebuildRun:
         self._fold = fold
         self._judge = Judge(store, fold, engine.wall_clock(), lambda _: view)
         self._others_settle_s = others_settle_s
+        self.pace = pace
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, engine: Engine, store: StoreWithCatalog, view: View, *, others_settle_s: float
+        cls,
+        engine: Engine,
+        store: StoreWithCatalog,
+        view: View,
+        *,
+        others_settle_s: float,
+        pace: Pace | None = None,
     ) -> AsyncIterator[RebuildRun]:
         """`engine` is the engine that processes this process's live traffic on the store."""
         async with open_scratch() as scratch:
             fold = Fold(engine.router, engine.rules.receipts, scratch, OneView(view.name))
-            yield cls(engine, store, view, fold, others_settle_s=others_settle_s)
+            yield cls(engine, store, view, fold, others_settle_s=others_settle_s, pace=pace)
 
     @property
     def entries(self) -> int:
@@ -74,7 +92,7 @@ class RebuildRun:
         report.entries, report.unfolded = self._fold.entries, self._fold.unfolded
         return report
 
-    async def swap(self) -> int:
+    async def swap(self, advance: Advance = lambda _: None) -> int:
         """Replace the documents that differ with the shadow's. Returns how many were written."""
         self._fold.touched = set()
         await self._fold.catch_up(self._store)
@@ -83,7 +101,9 @@ class RebuildRun:
             await self._adopt_receipts(page)
         for collection in self._collections():
             async for page in self._pages(collection):
-                written += await self._swap_all([found.ref for found in page])
+                swapped = await self._swap_all([found.ref for found in page])
+                written += swapped
+                advance(swapped)
         for _ in range(_ROUNDS_MAX):
             # Messages that arrived meanwhile were planned on the old document, here or by another instance.
             await asyncio.sleep(self._others_settle_s)
@@ -117,10 +137,12 @@ class RebuildRun:
     async def _swap_all(self, refs: Sequence[Ref]) -> int:
         written = 0
         tries: Counter[Ref] = Counter()
-        waiting = deque(refs[at : at + _PAGE] for at in range(0, len(refs), _PAGE))
+        waiting = deque(self._paced(refs))
         while waiting:
             page = waiting.popleft()
-            swapped = await self._swap(page)
+            # Before the reservation, which makes live messages of these documents wait.
+            async with take_turn(self.pace, len(page)):
+                swapped = await patiently(partial(self._swap, page))
             if swapped is not None:
                 written += swapped
                 continue
@@ -133,7 +155,10 @@ class RebuildRun:
         return written
 
     async def _swap(self, refs: Sequence[Ref]) -> int | None:
-        """How many were replaced; None if another instance changed one of them meanwhile."""
+        """How many were replaced; None if another instance changed one of them meanwhile.
+
+        Repeatable: what an earlier try has replaced no longer differs.
+        """
         # Before the reservation makes messages of these documents wait: then little is left to read during it.
         await self._fold.catch_up(self._store)
         async with self._engine.reserve(refs) as reservation:
@@ -162,8 +187,21 @@ class RebuildRun:
             others = stored.keys() - folded.keys() - {"source"}
         return {**{name: stored[name] for name in others}, **folded}
 
-    async def _adopt_receipts(self, page: Sequence[Snapshot]) -> None:
+    def _paced(self, page: Sequence[T]) -> Iterator[Sequence[T]]:
+        """The page, in parts that one commit may write now."""
+        at = 0
+        while at < len(page):
+            part = page[at : at + (_PAGE if self.pace is None else self.pace.page(_PAGE))]
+            at += len(part)
+            yield part
+
+    async def _adopt_receipts(self, receipts: Sequence[Snapshot]) -> None:
         """Record in the receipts that this tally has counted every folded event; else it could count one again."""
+        for page in self._paced(receipts):
+            async with take_turn(self.pace, len(page)):
+                await self._adopt_page(page)
+
+    async def _adopt_page(self, page: Sequence[Snapshot]) -> None:
         now = self._engine.wall_clock()
         waiting = [found for found in page if found.data is not None and not is_expired(found.data, now)]
 

@@ -20,6 +20,7 @@ def route_rules(settings: Settings) -> RouteRules:
         ),
         max_future_skew=settings.max_future_skew_us,
         receipts_by_message=settings.receipts == "message",
+        receipts_of_tallies_only=settings.receipts == "tallies",
         naive_as_utc=settings.naive_times == "utc",
     )
 

@@ -27,8 +27,10 @@ from millpond.dead_letters.replay import Replays
 from millpond.dead_letters.store import StoredLetters
 from millpond.engine.cache import TRUSTED_FOR_S
 from millpond.engine.engine import Engine
+from millpond.engine.pace import Pace, take_turn
 from millpond.engine.rules import EngineRules
 from millpond.flow.service import Flow
+from millpond.gcp.emulators import FIRESTORE_EMULATOR_VARIABLE, find_emulator
 from millpond.live.day import Day
 from millpond.live.monitor import Monitor
 from millpond.live.outcomes import Outcomes
@@ -45,9 +47,17 @@ from millpond.settings import FIRESTORE, Settings
 from millpond.stores.clock_agreement import ClockAgreement
 from millpond.stores.health import StoreHealth
 from millpond.stores.observed import ObservedStore
+from millpond.stores.operations import BilledStore
 from millpond.stores.sweeper import Sweeper
 from millpond.telemetry.log import Log
 from millpond.telemetry.metrics import Metrics
+
+
+def _is_paced(settings: Settings) -> bool:
+    """Whether bulk work ramps up by Google's rule. An embedded store or an emulator takes as much as it can."""
+    if settings.bulk_pace != "auto" or settings.store != FIRESTORE:
+        return settings.bulk_pace == "on"
+    return find_emulator(FIRESTORE_EMULATOR_VARIABLE) is None
 
 
 class Service:
@@ -75,7 +85,11 @@ class Service:
         self.views = load_views(settings) if views is None else list(views)
         self.metrics.expect_views(view.name for view in self.views)
         health = StoreHealth()
-        observed = ObservedStore(store, health)
+        self.pace = Pace(waiting=self._waiting) if _is_paced(settings) else None
+        observed = ObservedStore(store, health, None if self.pace is None else self.pace.committed)
+        self._observed = observed
+        if self.pace is not None:
+            self.outcomes.subscribe(self.pace.settled)
         self._readiness = StoreReadiness(observed, health, self.log, local=settings.store != FIRESTORE)
         keep = round(settings.letter_ttl_days * timestamps.DAY_US)
         self.letters = StoredLetters(observed, keep=keep, wall_clock=wall_clock)
@@ -90,11 +104,11 @@ class Service:
             on_failed_try=self.log.failed_try,
         )
         self.engine.router.topics.check()
-        replays = Replays(self.engine, self.letters, self.outcomes)
+        replays = Replays(self.engine, self.letters, self.outcomes, self.pace)
         self.replay_letter = replays.replay_letter
         self.replay_delivery = replays.replay_delivery
         self.rebuilds = Rebuilds(self.rebuild, self.log)
-        self.mover = Mover(store, self.views, self.engine.forget)
+        self.mover = Mover(observed, self.views, self.engine.forget, self.pace)
         steps = load_configured_steps(settings)
         self.flow = Flow(settings, observed, self.log, self.metrics, wall_clock, steps=steps)
         self.sweeper = Sweeper(store, ClockAgreement(wall_clock, monotonic), self.log, settings.event_log_ttl_days)
@@ -107,6 +121,7 @@ class Service:
             bounds=self.metrics.message_seconds.bounds,
             wall_clock=wall_clock,
             kept=settings.history,
+            operations=store.operations if isinstance(store, BilledStore) else None,
         )
         self.monitor = Monitor(
             metrics=self.metrics,
@@ -155,10 +170,14 @@ class Service:
 
     async def handle_line(self, delivery: Delivery) -> Result:
         """The result of a message that was read from a file. Raises Overloaded if there is no room."""
-        began = time.perf_counter()
-        result = await self.engine.handle(delivery)
-        self.outcomes.publish(delivery, result, settle_file(result), time.perf_counter() - began)
+        async with take_turn(self.pace):
+            began = time.perf_counter()
+            result = await self.engine.handle(delivery)
+            self.outcomes.publish(delivery, result, settle_file(result), time.perf_counter() - began)
         return result
+
+    def _waiting(self) -> int:
+        return self.engine.waiting + self.engine.in_line
 
     def rebuild(self, view_name: str) -> Opening | None:
         """The rebuild of a view, not opened yet; None if no such view is loaded."""
@@ -168,7 +187,7 @@ class Service:
         # An embedded store has no other instances. On Firestore they may act on what they read until they give up.
         shared = self.settings.store == FIRESTORE
         settle_s = self.engine.rules.retry_total_max_s + TRUSTED_FOR_S if shared else 0.0
-        return RebuildRun.open(self.engine, self.store, view, others_settle_s=settle_s)
+        return RebuildRun.open(self.engine, self._observed, view, others_settle_s=settle_s, pace=self.pace)
 
     async def preview_replay(self, letter_ids: Sequence[str]) -> ReplayPreview:
         """The results that replaying these letters in this order would have. Nothing is written."""

@@ -50,6 +50,7 @@ def _open_firestore(settings: Settings) -> StoreWithCatalog:
         database=settings.firestore_database,
         prefix=settings.firestore_collection_prefix,
         deadline_s=settings.firestore_rpc_deadline_s,
+        tried_s=settings.firestore_retry_max_total_s,
         keeps_log=settings.event_log,
         log_keep=None if days is None else round(days * timestamps.DAY_US),
     )

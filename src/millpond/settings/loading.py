@@ -17,6 +17,7 @@ import msgspec
 from millpond.core import timestamps
 from millpond.core.errors import SettingsError
 from millpond.settings.checks import FIRESTORE, check_cloud, check_together, chooses
+from millpond.settings.prices import Prices
 from millpond.settings.table import TABLE
 
 
@@ -61,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     firestore_database: str
     firestore_collection_prefix: str
     firestore_rpc_deadline_s: float
+    bulk_pace: str
+    firestore_prices: Prices | None
     views: tuple[str, ...]
     built_in_views: tuple[str, ...]
     routes: dict[str, dict[str, str]]
@@ -166,8 +169,6 @@ def load(
         except ValueError as error:
             raise SettingsError(setting.name, text, f"must be {error}") from None
         origins[setting.name] = origin
-    if values["event_log"] is None:
-        values["event_log"] = values["store"] != FIRESTORE
     check_together(values, on_cloud_run=on_cloud_run)
     emulated = bool(environment.get("PUBSUB_EMULATOR_HOST"))
     check_cloud(values, origins, built_in=built_in, emulated=emulated)

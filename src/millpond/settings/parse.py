@@ -56,8 +56,10 @@ def number(low: float, high: float, *, off: bool = False) -> Parse:
     return parsed
 
 
-def one_of(*allowed: str) -> Parse:
+def one_of(*allowed: str, **earlier: str) -> Parse:
     def parsed(value: str) -> str:
+        if value in earlier:
+            return earlier[value]
         if value not in allowed:
             raise ValueError("one of " + ", ".join(allowed))
         return value
@@ -81,14 +83,9 @@ def on_off(value: str) -> bool:
     return words[value.strip().lower()]
 
 
-def on_off_auto(value: str) -> bool | None:
-    """None means auto: the store decides."""
-    if value.strip().lower() == "auto":
-        return None
-    try:
-        return on_off(value)
-    except ValueError:
-        raise ValueError("on, off or auto") from None
+def event_log(value: str) -> bool:
+    """On or off; `auto`, the default of earlier builds, is on."""
+    return value.strip().lower() == "auto" or on_off(value)
 
 
 def store(value: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from millpond.settings import parse
+from millpond.settings.prices import prices
 
 
 class Setting(NamedTuple):
@@ -84,6 +85,18 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "FIRESTORE_RPC_DEADLINE_S", "3.0", parse.number(0.1, 60), "Longest a single call to Firestore may take."
     ),
+    Setting(
+        "FIRESTORE_PRICES",
+        "",
+        prices,
+        "What Firestore costs in your region, for `millpond cost`; without it, it shows operations only.",
+    ),
+    Setting(
+        "BULK_PACE",
+        "auto",
+        parse.one_of("auto", "on", "off"),
+        "Whether ingest, replays, rebuilds and moved ids ramp up by Google's rule; auto: on Firestore only.",
+    ),
     Setting("VIEWS", "", parse.modules, "Modules with views of your own, separated by commas."),
     Setting(
         "BUILT_IN_VIEWS",
@@ -137,12 +150,12 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting(
         "RECEIPTS",
-        "logical",
-        parse.one_of("logical", "message"),
-        "What a receipt stands for: an event, or a message.",
+        "all",
+        parse.one_of("all", "tallies", "message", logical="all"),
+        "Which views leave receipts of events: all, or only tallies, which need them; message: all, by message.",
     ),
     Setting("RECEIPT_TTL_DAYS", "7", parse.number(0.01, _DAYS_MAX), "How long receipts are kept."),
-    Setting("EVENT_LOG", "auto", parse.on_off_auto, "Keep everything that arrived; auto: unless on Firestore."),
+    Setting("EVENT_LOG", "on", parse.event_log, "Keep everything that arrived, for why, verify and rebuild."),
     Setting(
         "EVENT_LOG_TTL_DAYS",
         "off",

@@ -54,6 +54,7 @@ def settings_of(swarm: Swarm, others: Mapping[str, str] | None = None) -> Settin
             "FIRESTORE_RETRY_MAX_TOTAL_S": str(swarm.retry_total_s),
             "POISON_POLICY": swarm.poison_policy,
             "RECEIPT_TTL_DAYS": str(RECEIPT_TTL_DAYS) if swarm.receipts_expire else "7",
+            "RECEIPTS": "tallies" if swarm.receipts_of_tallies_only else "all",
             "VIEW_ERROR_PARK_AFTER_S": "60",
             # Messages that wait for their view to be fixed must not be lost meanwhile.
             "LETTER_TTL_DAYS": "0.01" if swarm.receipts_expire and not swarm.view_bug else "14",

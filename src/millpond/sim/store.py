@@ -18,6 +18,8 @@ from millpond.core.model import Committed, Conflict, LogEntry, Put, Ref, Snapsho
 from millpond.sim.facts import START, UNSTORABLE
 from millpond.sim.virtual_time import WORLD, VirtualLoop
 from millpond.sim.world_parameters import Swarm
+from millpond.stores.firestore.segments import decode_segment, encode_segments
+from millpond.stores.log_merge import merge_entries
 from millpond.stores.memory import MemoryStore
 
 T = TypeVar("T")
@@ -56,6 +58,8 @@ class Storehouse:
         # The store answers nothing before this time of the event loop.
         self.away_until = 0.0
         self.observer: CommitObserver | None = None
+        # The log as Firestore keeps it beside the one of `inner`: the time of each segment, and its entries.
+        self._segments: list[tuple[int, list[LogEntry]]] = []
         self.tell = tell
         self.traced = False
         self._dice = random.Random(f"{seed}/store")  # noqa: S311 - repeatable on purpose
@@ -73,9 +77,25 @@ class Storehouse:
         """Commit at once, without latency or faults: for the world itself."""
         before = [self.get(write.ref) for write in writes]
         committed = now(self.inner.commit(writes, log))
-        if isinstance(committed, Committed) and self.observer is not None:
-            self.observer.committed([CommittedChange(old, self.get(old.ref)) for old in before], log)
+        if isinstance(committed, Committed):
+            if self.swarm.keeps_log:
+                self._append_segments(log)
+            if self.observer is not None:
+                self.observer.committed([CommittedChange(old, self.get(old.ref)) for old in before], log)
         return committed
+
+    def _append_segments(self, log: Sequence[LogEntry]) -> None:
+        at = max((entry.arrived_at for entry in log), default=0)
+        for put in encode_segments(log, at, None):
+            self._segments.append((at, decode_segment(Snapshot(put.ref, None, put.data))))
+
+    def merged_log(self) -> dict[str, list[LogEntry]]:
+        """The entries of each message id, as they are read from segments."""
+        in_order = sorted(self._segments, key=lambda segment: segment[0])
+        merged: dict[str, list[LogEntry]] = {}
+        for message in merge_entries(entry for _, entries in in_order for entry in entries):
+            merged.setdefault(message.entry.delivery.message_id, []).append(message.entry)
+        return merged
 
     def sweep(self, at: int) -> int:
         """Remove expired documents. Returns how many."""

@@ -72,6 +72,7 @@ class Swarm(Producers, frozen=True, kw_only=True):
     retry_total_s: float
     poison_policy: str
     receipts_expire: bool
+    receipts_of_tallies_only: bool
     # The store.
     latency_s: float
     stalled: float
@@ -224,4 +225,5 @@ def draw(seed: int) -> Swarm:
         part_bytes_max=120 if latency_s < 0.05 and dice.random() < 0.3 else 900_000,
         purged=sometimes(0.1, 1.0),
         unowned=dice.randint(1, 2) if dice.random() < 0.2 else 0,
+        receipts_of_tallies_only=dice.random() < 0.15,
     )

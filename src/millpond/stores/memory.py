@@ -57,7 +57,8 @@ class MemoryStore:
         return [self._snapshot(ref) for ref in refs[:limit]]
 
     async def find_events(self, any_id: str) -> list[LogEntry]:
-        return [e for _, e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
+        found = [e for _, e in self._log.values() if any_id in {e.delivery.message_id, e.event_id}]
+        return sorted(found, key=lambda entry: entry.arrived_at)
 
     async def list_events(self, wanted: LogFilter, limit: int, before: str | None) -> LogPage:
         newest_first = (one for one in reversed(self._log.values()) if before is None or one[0] < int(before))

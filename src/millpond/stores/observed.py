@@ -1,12 +1,13 @@
 """A store that records the success or failure of its calls in `StoreHealth`, and changes nothing else.
 
-The engine, dead letters and flow runs use the store through it. Listings for people are not recorded.
+The engine, dead letters, flow runs, rebuilds and moved ids use the store through it. Listings for people are not
+recorded. `on_commit` is told of each commit: how many writes, how long it took, and the error's code if it failed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Self, TypeVar
 
 from millpond.core.errors import StoreError, Unavailable, WriteRefused
@@ -16,12 +17,14 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.stores.health import Call, StoreHealth
 
 T = TypeVar("T")
+OnCommit = Callable[[int, float, str | None], None]
 
 
 class ObservedStore:
-    def __init__(self, inner: StoreWithCatalog, health: StoreHealth) -> None:
+    def __init__(self, inner: StoreWithCatalog, health: StoreHealth, on_commit: OnCommit | None = None) -> None:
         self._inner = inner
         self._health = health
+        self._on_commit = on_commit
         self.commits_in_flight_max = inner.commits_in_flight_max
         self.keeps_log = inner.keeps_log
         self.expires_by_itself = inner.expires_by_itself
@@ -30,7 +33,23 @@ class ObservedStore:
         return await self._observe(Call.READ, self._inner.read(refs))
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        return await self._observe(Call.COMMIT, self._inner.commit(writes, log))
+        if self._on_commit is None:
+            return await self._observe(Call.COMMIT, self._inner.commit(writes, log))
+        return await self._timed(writes, log, self._on_commit)
+
+    async def _timed(
+        self, writes: Sequence[Write], log: Sequence[LogEntry], on_commit: OnCommit
+    ) -> Committed | Conflict:
+        clock = asyncio.get_running_loop().time
+        began, code = clock(), None
+        try:
+            return await self._observe(Call.COMMIT, self._inner.commit(writes, log))
+        except StoreError as error:
+            code = error.code
+            raise
+        finally:
+            # The log entries of a commit are one document.
+            on_commit(len(writes) + bool(log), clock() - began, code)
 
     async def try_write(self) -> bool:
         try:

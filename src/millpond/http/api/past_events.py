@@ -70,8 +70,8 @@ class PastEventsApi:
     async def _events(self, request: Request) -> PastEvents:
         """Past events, newest first.
 
-        By the arrival of a message. One that a later delivery or a replay completed stands where that was, and may
-        be missing from a range that ends before it.
+        By the arrival of a message. One that a later delivery or a replay completed stands where that was, or on
+        Firestore where it first arrived. It may be missing from a range that ends before it was completed.
         """
         query = request.query_params
         limit, wanted, position = page_limit(query), _wanted(query), _after(query)

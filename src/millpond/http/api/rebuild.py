@@ -19,7 +19,10 @@ _VIEW = [in_path("view", "The view's name.", "ops_services")]
 
 
 class Rebuild(msgspec.Struct):
-    """How far a rebuild is. `report` once it is folded, `written` once it is swapped, `error` if it failed."""
+    """How far a rebuild is. `report` once it is folded, `written` once it is swapped, `error` if it failed.
+
+    `rate` and `reason` on Firestore only, while this process does bulk work.
+    """
 
     view: str
     phase: Phase
@@ -27,6 +30,8 @@ class Rebuild(msgspec.Struct):
     report: RebuildReport | None
     written: Count | None
     error: str | None
+    rate: Annotated[float | None, msgspec.Meta(description="Writes a second of this process, now.")]
+    reason: Annotated[str | None, msgspec.Meta(description="Why bulk work is not faster.")]
 
 
 class RebuildDropped(msgspec.Struct):
@@ -101,4 +106,5 @@ class RebuildApi:
 
 
 def _state(job: Job) -> Rebuild:
-    return Rebuild(job.name, job.phase, job.entries, job.report, job.written, job.error)
+    rate, reason = (None, None) if job.pace is None else (job.pace.rate, job.pace.reason)
+    return Rebuild(job.name, job.phase, job.entries, job.report, job.written, job.error, rate, reason)

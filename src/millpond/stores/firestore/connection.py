@@ -23,6 +23,10 @@ from google.cloud.firestore_v1.types import (
 
 from millpond.gcp.credentials import find_credentials
 from millpond.gcp.emulators import FIRESTORE_EMULATOR_VARIABLE, find_emulator
+from millpond.stores.firestore.counted_channel import CountedChannel
+from millpond.stores.firestore.names import Names
+from millpond.stores.firestore.operations import Bill
+from millpond.stores.operations import Operations
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -35,10 +39,13 @@ _CHANNEL_OPTIONS = (
 
 
 class Connection:
-    def __init__(self, database: str, deadline_s: float) -> None:
+    def __init__(self, names: Names, deadline_s: float) -> None:
         self.emulator = find_emulator(FIRESTORE_EMULATOR_VARIABLE)
         owner = [("authorization", "Bearer owner")] if self.emulator else []
-        self.metadata: Sequence[tuple[str, str]] = [("google-cloud-resource-prefix", database), *owner]
+        self.metadata: Sequence[tuple[str, str]] = [("google-cloud-resource-prefix", names.database), *owner]
+        # What was billed, over all connections that replace one another.
+        self.operations = Operations()
+        self._bill = Bill(self.operations, names)
         self._deadline_s = deadline_s
         self._credentials = None
         if self.emulator is None:
@@ -57,7 +64,8 @@ class Connection:
                 channel = FirestoreGrpcAsyncIOTransport.create_channel(
                     credentials=self._credentials, options=options
                 )
-            self._client = FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=channel))
+            counted = CountedChannel(channel, self._bill)
+            self._client = FirestoreAsyncClient(transport=FirestoreGrpcAsyncIOTransport(channel=counted))
         return self._client
 
     async def commit(self, request: Any) -> Any:
@@ -97,4 +105,11 @@ class Connection:
             if self._answered_at < began and client is self._client:
                 await self.close()
             raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # gRPC cancels the calls on a connection that is closed. Their callers did not ask for that.
+            error = DeadlineExceeded("another call timed out, and its connection was closed")  # type: ignore[no-untyped-call]
+            raise error from None
         self._answered_at = loop.time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millpond.core.collections import EVENT_LOG
+from millpond.core.collections import EVENT_LOG, EVENT_SEGMENTS
 from millpond.core.model import Ref
 
 
@@ -31,4 +31,4 @@ class Names:
             return None
         name = collection_id.removeprefix(self._prefix)
         # Listings do not show the event log.
-        return None if not name or name == EVENT_LOG else name
+        return None if name in {"", EVENT_LOG, EVENT_SEGMENTS} else name

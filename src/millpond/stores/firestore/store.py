@@ -6,19 +6,21 @@ Opened by `service.stores`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from google.cloud.firestore_v1.types import BatchGetDocumentsRequest, CommitRequest
 
+from millpond.core import timestamps
 from millpond.core.document import check_ref, encode_document, patched
 from millpond.core.errors import Unavailable, WriteRefused
 from millpond.core.model import Committed, Conflict, Delete, LogEntry, Patch, Put, Ref, Snapshot, Version, Write
-from millpond.stores.firestore import log as firestore_log
 from millpond.stores.firestore.catalog import FirestoreCatalog
 from millpond.stores.firestore.connection import Connection
 from millpond.stores.firestore.errors import CLIENT_ERRORS, is_conflict, translate, translate_commit
 from millpond.stores.firestore.names import Names
+from millpond.stores.firestore.segments import COUNT_KEYS, encode_segments
 from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_fields, field_path, get_time, set_time
 
 # The maximum size of a commit, a little under Firestore's own. The emulator's gRPC server accepts less, and answers
@@ -26,6 +28,9 @@ from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_fi
 COMMIT_BYTES_MAX = 10 * 1024 * 1024 - 64 * 1024
 COMMIT_BYTES_MAX_EMULATOR = 4 * 1024 * 1024 - 64 * 1024
 _READ_AT_ONCE = 500
+# A segment may be committed so long after its messages were tried for the last time, by a call that seemed to fail
+# or an instance that was stopped for a while.
+_LATE_US = 30 * timestamps.SECOND_US
 _COMMIT = CommitRequest.pb()
 _BATCH_GET = BatchGetDocumentsRequest.pb()
 
@@ -42,13 +47,20 @@ class FirestoreStore(FirestoreCatalog):
         database: str = "(default)",
         prefix: str = "",
         deadline_s: float = 3.0,
+        tried_s: float = 8.0,
         keeps_log: bool = False,
         log_keep: int | None = None,
     ) -> None:
+        """`deadline_s` is for one call; `tried_s` is how long a message is tried before it is answered `retry`."""
+        names = Names(project, database, prefix)
+        super().__init__(
+            names, Connection(names, deadline_s), late_us=round((tried_s + deadline_s) * 1e6) + _LATE_US
+        )
         self.keeps_log = keeps_log
-        self.names = Names(project, database, prefix)
-        self.connection = Connection(self.names.database, deadline_s)
+        self.operations = self.connection.operations
         self._log_keep = log_keep
+        # Keys of `counts` that are known to be listed in COUNT_KEYS; None before it was read.
+        self._count_keys: set[str] | None = None
         emulated = self.connection.emulator is not None
         self._commit_bytes_max = COMMIT_BYTES_MAX_EMULATOR if emulated else COMMIT_BYTES_MAX
         # Firestore deletes by its TTL policies; an emulator has none.
@@ -71,33 +83,27 @@ class FirestoreStore(FirestoreCatalog):
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         """As the port says. After a conflict, one more read finds the conflicting documents."""
-        earlier = await self.earlier_entries(log)
-        entries = firestore_log.encode_entries(log, earlier, self._log_keep)
-        while True:
-            request = self._encode(writes, entries)
-            if not request.writes:
-                return Committed(())
-            try:
-                response = await self.connection.commit(request)
-            except CLIENT_ERRORS as error:
-                if not is_conflict(error):
-                    raise translate_commit(error) from error
-                refused = await self._culprits(writes, entries)
-                known = [entry for entry in entries if entry.ref in refused]
-                if known and len(known) == len(refused):
-                    # Only log entries conflict: the log already holds these messages. Complete their entries.
-                    earlier = [found for found in await self.read(list(refused)) if found.data is not None]
-                    kept = [entry for entry in entries if entry.ref not in refused]
-                    again = [entry for entry in log if firestore_log.entry_ref(entry) in refused]
-                    entries = [*kept, *firestore_log.encode_entries(again, earlier, self._log_keep)]
-                    continue
-                return Conflict(frozenset(refused) - {entry.ref for entry in entries})
-            results = response.write_results[: len(writes)]
-            versions = [
-                None if isinstance(write, Delete) else get_time(result.update_time)
-                for write, result in zip(writes, results, strict=True)
-            ]
-            return Committed(versions)
+        segments = encode_segments(log, self._event_log.time_of(log), self._log_keep) if log else []
+        keys = {key for segment in segments for key in segment.data["counts"]}
+        known = await self._known_count_keys() if keys else set()
+        request = self._encode(writes, segments, sorted(keys - known))
+        if not request.writes:
+            return Committed(())
+        sent_at = time.time_ns()
+        try:
+            response = await self.connection.commit(request)
+        except CLIENT_ERRORS as error:
+            if not is_conflict(error):
+                raise translate_commit(error) from error
+            return Conflict(frozenset(await self._culprits(writes)))
+        self._learn_clock(response.commit_time, sent_at)
+        known |= keys
+        results = response.write_results[: len(writes)]
+        versions = [
+            None if isinstance(write, Delete) else get_time(result.update_time)
+            for write, result in zip(writes, results, strict=True)
+        ]
+        return Committed(versions)
 
     async def snapshot(self) -> None:
         """None: Firestore has no snapshot, so callers must expect writes between two reads."""
@@ -109,12 +115,29 @@ class FirestoreStore(FirestoreCatalog):
     async def close(self) -> None:
         await self.connection.close()
 
-    def _encode(self, writes: Sequence[Write], entries: Sequence[firestore_log.LogDocument]) -> Any:
+    async def _known_count_keys(self) -> set[str]:
+        """Read once: if every process added all of its keys again, their first commits would contend."""
+        if self._count_keys is None:
+            (listed,) = await self.read([COUNT_KEYS])
+            self._count_keys = self._count_keys or set((listed.data or {}).get("keys", ()))
+        return self._count_keys
+
+    def _learn_clock(self, theirs: Any, sent_at: int) -> None:
+        """The event log is in order of Firestore's time: `theirs` was between `sent_at` and now."""
+        self._event_log.learn_clock(get_time(theirs) // 1_000, sent_at // 1_000, time.time_ns() // 1_000)
+
+    def _encode(self, writes: Sequence[Write], segments: Sequence[Put], count_keys: Sequence[str]) -> Any:
         request = _COMMIT(database=self.names.database)
-        for write in writes:
+        for write in (*writes, *segments):
             self._encode_write(request.writes.add(), write)
-        for entry in entries:
-            self._encode_write(request.writes.add(), entry.write)
+        if count_keys:
+            # Added to what the document holds, whether it exists or not: every instance adds what it meets first.
+            added = request.writes.add()
+            added.update.name = self.names.document(COUNT_KEYS)
+            added.update_mask.SetInParent()
+            transform = added.update_transforms.add(field_path="keys")
+            for key in count_keys:
+                transform.append_missing_elements.values.add(string_value=key)
         if request.ByteSize() > self._commit_bytes_max:
             raise WriteRefused(
                 f"a commit of {len(request.writes)} writes has {request.ByteSize()} bytes, over "
@@ -146,10 +169,9 @@ class FirestoreStore(FirestoreCatalog):
         else:
             set_time(target.current_document.update_time, write.base)
 
-    async def _culprits(self, writes: Sequence[Write], entries: Sequence[firestore_log.LogDocument]) -> set[Ref]:
+    async def _culprits(self, writes: Sequence[Write]) -> set[Ref]:
         """Documents whose version differs from the commit's. Empty if two commits only contended for locks."""
         expected: dict[Ref, Version | None] = {write.ref: write.base for write in writes}
-        expected.update({entry.ref: entry.write.base for entry in entries})
         by_name = {self.names.document(ref): ref for ref in expected}
         wrong: set[Ref] = set()
         for name, message in await self._batch_get(list(by_name), fields=NO_FIELDS):
@@ -165,10 +187,13 @@ class FirestoreStore(FirestoreCatalog):
             request = _BATCH_GET(database=self.names.database, documents=names[at : at + _READ_AT_ONCE])
             if fields:
                 request.mask.field_paths.extend(fields)
+            sent_at = time.time_ns()
             try:
                 answers = await self.connection.batch_get(request)
             except CLIENT_ERRORS as error:
                 raise translate(error, "reading") from error
+            for raw in answers[:1]:
+                self._learn_clock(raw.read_time, sent_at)
             found += [(raw.found.name, raw.found) for raw in answers if raw.HasField("found")]
             found += [(raw.missing, None) for raw in answers if raw.missing]
         return found
