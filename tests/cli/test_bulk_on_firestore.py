@@ -11,7 +11,7 @@ from tests.cli.shell import Shell
 from tests.common.push import PUBLISHED
 
 # A view that waits for a fix is a bug of code; a missing field is poison, and makes a letter at once.
-BESIDE = re.compile(r"(\d+) writes/s, ramping up: 500 writes/s, half as much again every 5 minutes")
+BESIDE = re.compile(r"(\d+) operations/s, ramping up: 500 operations/s, half as much again every 5 minutes")
 
 
 @pytest.fixture

@@ -157,6 +157,16 @@ def test_a_server_with_an_embedded_store_is_not_paced(shell: Shell, serve: Serve
     assert " messages/s, " not in shell.on_terminal("ingest", name, "--url", server.url).out
 
 
+def test_bulk_pace_holds_for_a_server_too(shell: Shell, serve: Serve) -> None:
+    """`on` is for every store, and `off` for a server that does not say whether it needs a pace."""
+    name = shell.write("f.jsonl", *(short(n, messageId=f"m{n}") for n in range(60)))
+    shell.environment["BULK_PACE"] = "on"
+    assert " messages/s, ramping up" in shell.on_terminal("ingest", name, "--url", serve().url, columns=160).out
+    shell.environment["BULK_PACE"] = "off"
+    with moody_server() as url:
+        assert " messages/s, " not in shell.on_terminal("ingest", name, "--url", url, columns=160).out
+
+
 def test_a_server_that_goes_away_exits_with_3(shell: Shell, serve: Serve) -> None:
     """A server that dies and stays away ends the command with one line that says how to go on."""
     server = serve()

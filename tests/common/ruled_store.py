@@ -1,4 +1,4 @@
-"""A store that enforces Google's rule for new traffic: it refuses a commit that exceeds the writes of a second."""
+"""A store that enforces Google's rule for new traffic: it refuses calls over the operations of a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Callable[[float], float]
 
 
 def in_steps(seconds: float) -> float:
-    """500 writes a second, and every five minutes half as much again: as Google's own clients have it."""
+    """500 operations a second, and every five minutes half as much again: as Google's own clients have it."""
     return float(500 * 1.5 ** (seconds // 300))
 
 
@@ -26,17 +26,19 @@ def gradually(seconds: float) -> float:
 
 
 class RuledStore(StoreAround):
-    """Counts from its first commit on. The log entries of a commit are one document, as on Firestore."""
+    """Counts documents, read and written, from its first call on. A commit's log entries are one document."""
 
     commits_in_flight_max = 8
 
     def __init__(self, inner: StoreWithCatalog, rule: Rule = in_steps) -> None:
         super().__init__(inner)
         self.rule = rule
+        # While it is set, nothing is counted or refused.
+        self.paused = False
         # What it allows of the rule, and by how much calls take longer.
         self.share = self.slower = 1.0
         self.commits = self.refused = self.written = self.largest = 0
-        # Writes by second.
+        # Operations by second.
         self.by_second: dict[int, int] = {}
         self.began: float | None = None
         self.ended = 0.0
@@ -46,13 +48,18 @@ class RuledStore(StoreAround):
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         await self._travel(0.002, 0.004)
+        self._judge(len(refs))
         found = await self.inner.read(refs)
         await self._travel(0.002, 0.004)
         return found
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         await self._travel(0.002, 0.006)
-        self._judge(len(writes) + bool(log))
+        operations = len(writes) + bool(log)
+        self.commits += 1
+        self.largest = max(self.largest, operations)
+        self._judge(operations)
+        self.written += operations
         committed = await self.inner.commit(writes, log)
         await self._travel(0.006, 0.024)
         return committed
@@ -63,10 +70,11 @@ class RuledStore(StoreAround):
 
     @property
     def refused_share(self) -> float:
+        """Refused calls for each commit."""
         return self.refused / self.commits
 
     def used_share(self, rule: Rule, since_s: float = 0.0, until_s: float | None = None) -> float:
-        """The writes in this time, as a share of those that the rule allows."""
+        """The operations in this time, as a share of those that the rule allows."""
         until_s = self.seconds if until_s is None else until_s
         seconds = range(int(since_s), int(until_s))
         return sum(self.by_second.get(n, 0) for n in seconds) / sum(rule(n) for n in seconds)
@@ -74,19 +82,18 @@ class RuledStore(StoreAround):
     async def _travel(self, least_s: float, most_s: float) -> None:
         await asyncio.sleep(self._dice.uniform(least_s, most_s) * self.slower)
 
-    def _judge(self, writes: int) -> None:
+    def _judge(self, operations: int) -> None:
+        if self.paused:
+            return
         now = self.ended = asyncio.get_running_loop().time()
         if self.began is None:
             self.began = now
-        self.commits += 1
-        self.largest = max(self.largest, writes)
         while self._last_second and self._last_second[0][0] <= now - 1:
             self._in_last_second -= self._last_second.popleft()[1]
-        if self._in_last_second + writes > self.rule(now - self.began) * self.share:
+        if self._in_last_second + operations > self.rule(now - self.began) * self.share:
             self.refused += 1
-            raise Unavailable("too many writes in a second", code="RESOURCE_EXHAUSTED")
-        self._last_second.append((now, writes))
-        self._in_last_second += writes
-        self.written += writes
+            raise Unavailable("too many operations in a second", code="RESOURCE_EXHAUSTED")
+        self._last_second.append((now, operations))
+        self._in_last_second += operations
         second = int(now - self.began)
-        self.by_second[second] = self.by_second.get(second, 0) + writes
+        self.by_second[second] = self.by_second.get(second, 0) + operations

@@ -24,7 +24,7 @@ from millpond.stores.log_entry import encode_body
 from tests.common.firestore_proxy import AFTER, COMMIT, Counts, Fault
 from tests.common.stores import Run
 from tests.contract.rig import Firestore
-from tests.contract.writes import START, entry
+from tests.contract.writes import START, entry, now_us
 
 SECOND_US = 1_000_000
 NOW = time.time_ns() // 1_000
@@ -232,7 +232,7 @@ def test_the_log_is_in_order_of_firestores_clock(log: FirestoreStore, run: Run) 
     """So that a reader need not look back as far as the clocks of instances may differ."""
     run(log.commit([], [entry("right", arrived_at=NOW)]))
     slow = NOW - 300 * SECOND_US
-    log._event_log.learn_clock(NOW, slow, slow)  # noqa: SLF001 - a clock that is five minutes slow
+    log.connection.clock.learn_us(NOW, slow, slow)  # a clock that is five minutes slow
     run(log.commit([], [entry("slow", arrived_at=NOW - 300 * SECOND_US + 1)]))
     assert ids(whole_log(run, log)) == ["right", "slow"]
 
@@ -279,10 +279,11 @@ def test_a_message_found_by_its_event_id_has_all_of_its_entries(log: FirestoreSt
 def test_what_is_committed_late_is_read(fire: Firestore, log: FirestoreStore, run: Run) -> None:
     """As long after the end was read as a message is tried, and a call may take; also if nothing else is new."""
     store = fire.store(keeps_log=True, tried_s=100.0, deadline_s=10.0)
-    run(store.commit([], [entry("m1", arrived_at=NOW)]))
+    now = now_us()
+    run(store.commit([], [entry("m1", arrived_at=now)]))
     position = run(store.read_log(None, 9)).position
     position = run(store.read_log(position, 9)).position
-    run(log.commit([], [entry("late", arrived_at=NOW - 139 * SECOND_US)]))
+    run(log.commit([], [entry("late", arrived_at=now - 139 * SECOND_US)]))
     assert "late" in ids(whole_log(run, store, position))
 
 
@@ -340,16 +341,150 @@ def test_a_letter_that_was_replayed_in_vain_is_one_message(log: FirestoreStore, 
     assert run(log.count_events()) == {"t": {"applied": 1}}
 
 
-def test_a_redelivery_beside_a_view_that_filters_adds_nothing(log: FirestoreStore, run: Run) -> None:
-    first = {"a": Outcome.APPLIED, "b": Outcome.FILTERED, "c": Outcome.TOO_OLD}
-    run(log.commit([], [entry("m1", views=first)]))
-    run(log.commit([], [redelivered("m1", views={**first, "a": Outcome.DUPLICATE})]))
-    assert len(segments_of(run, log)) == 1
+def test_a_view_that_failed_may_filter_the_redelivery(
+    log: FirestoreStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code was changed meanwhile. Otherwise the message would be open for ever."""
+    run(log.commit([], [entry("m1", Outcome.RETRY, views={"a": Outcome.APPLIED, "b": Outcome.RETRY})]))
+    run(log.commit([], [again("m1", b=Outcome.FILTERED)]))
+    (found,) = run(log.find_events("m1"))
+    assert {view.view: str(view.outcome) for view in found.result.views} == {"a": "applied", "b": "filtered"}
+    # A plain redelivery looks the same, and must not be summed again.
+    run(log.commit([], [entry("m2", views={"a": Outcome.APPLIED, "b": Outcome.FILTERED})]))
+    run(log.commit([], [again("m2", b=Outcome.FILTERED)]))
+    monkeypatch.setattr(log_counts, "SEGMENTS_READ_MAX", -1)
+    assert run(log.count_events()) == {"t": {"applied": 1}}
+
+
+def again(message_id: str, **others: Outcome) -> LogEntry:
+    """A redelivery: view `a` took it before, the others say something else."""
+    one = redelivered(message_id, views={"a": Outcome.DUPLICATE})
+    views = [*one.result.views, *entry(message_id, views=others).result.views]
+    return msgspec.structs.replace(one, result=msgspec.structs.replace(one.result, views=views))
+
+
+def test_a_message_that_was_applied_twice_is_listed_once(log: FirestoreStore, run: Run) -> None:
+    """Its document was deleted meanwhile, and no receipt told. Also if the two are on different pages."""
+    for n, name in enumerate(("m1", "m2", "m1", "m3")):
+        run(log.commit([], [entry(name, arrived_at=NOW + n)]))
+    assert ids(run(log.list_events(LogFilter(), 9, None)).entries) == ["m3", "m2", "m1"]
+    listed: list[str] = []
+    position: str | None = None
+    for _ in range(4):
+        page = run(log.list_events(LogFilter(), 1, position))
+        listed, position = listed + ids(page.entries), page.position
+    assert listed == ["m3", "m2", "m1"]
+
+
+def test_poison_beside_a_view_that_took_the_message_is_summed_once(
+    log: FirestoreStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in the log with that view's effect, and again with its burial; a replay takes the count back."""
+    partly = {"a": Outcome.APPLIED, "b": Outcome.POISON}
+    buried = entry("m1", Outcome.POISON, views=partly)
+    unburied = msgspec.structs.replace(buried, result=msgspec.structs.replace(buried.result, buried=False))
+    run(log.commit([], [unburied]))
+    run(log.commit([], [buried]))
+    monkeypatch.setattr(log_counts, "SEGMENTS_READ_MAX", -1)
+    assert run(log.count_events()) == {"t": {"poison": 1}}
+    run(log.commit([], [entry("m1", views={"b": Outcome.APPLIED}, replay=True)]))
+    assert run(log.count_events()) == {"t": {"applied": 1}}
+
+
+def test_a_replay_takes_back_the_count_of_an_old_letter(
+    fire: Firestore, log: FirestoreStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letter was counted by an earlier build, in an entry of its own."""
+    put_old(fire, entry("m1", Outcome.POISON))
+    run(log.commit([], [entry("m1", replay=True)]))
+    monkeypatch.setattr(log_counts, "SEGMENTS_READ_MAX", -1)
+    assert run(log.count_events()) == {"t": {"applied": 1}}
+
+
+def test_a_replay_completes_a_burial_that_seems_to_be_later(log: FirestoreStore, run: Run) -> None:
+    """Clocks that differ by less than a second are not corrected. What the other views did must not be lost."""
+    partly = {"a": Outcome.APPLIED, "b": Outcome.POISON}
+    run(log.commit([], [entry("m1", Outcome.POISON, views=partly, arrived_at=NOW)]))
+    run(log.commit([], [entry("m1", views={"b": Outcome.APPLIED}, arrived_at=NOW - 500_000, replay=True)]))
+    (found,) = run(log.find_events("m1"))
+    assert {view.view: str(view.outcome) for view in found.result.views} == {"a": "applied", "b": "applied"}
+
+
+def test_replays_that_failed_under_several_topics_are_one_message(log: FirestoreStore, run: Run) -> None:
+    """Each time an operator corrected the topic, and the first that succeeds takes all of them."""
+    for n, (topic, outcome) in enumerate((("", Outcome.POISON), ("u", Outcome.POISON), ("t", Outcome.APPLIED))):
+        one = entry("m1", outcome, topic=topic, subscription="s", replay=n > 0, arrived_at=NOW + n)
+        run(log.commit([], [one]))
+    (found,) = run(log.find_events("m1"))
+    assert (found.topic, found.result.outcome) == ("t", Outcome.APPLIED)
+
+
+def test_a_message_that_was_logged_very_often_is_found_whole(
+    log: FirestoreStore, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that settles it may be in the last shard, beyond what is looked at at first."""
+    monkeypatch.setattr(event_log, "_FOUND_MAX", 3)
+    shards = iter("000f")
+    monkeypatch.setattr("secrets.choice", lambda _: next(shards))
+    for n in range(3):
+        run(log.commit([], [entry("m1", Outcome.RETRY, arrived_at=NOW + n)]))
+    run(log.commit([], [entry("m1", arrived_at=NOW + 3)]))
+    (found,) = run(log.find_events("m1"))
+    assert found.result.outcome == Outcome.APPLIED
+
+
+def test_a_search_for_what_is_no_text_finds_nothing(log: FirestoreStore, run: Run) -> None:
+    """Such as bytes of a command line that are no UTF-8."""
+    assert run(log.find_events("\udcff")) == []
+
+
+def test_the_end_of_an_idle_log_is_not_read_again(fire: Firestore, log: FirestoreStore, run: Run) -> None:
+    """A rebuild reads on before each page that it swaps."""
+    long_ago = now_us() - 3_600 * SECOND_US
+    for n in range(30):
+        run(log.commit([], [entry(f"m{n}", arrived_at=long_ago + n)]))
+    page = run(log.read_log(None, 100))
+    before = fire.counts.reads
+    page = run(log.read_log(page.position, 100))
+    assert (page.entries, fire.counts.reads - before) == ([], 0)
+
+
+def test_a_reader_asks_for_firestores_time(fire: Firestore, log: FirestoreStore, run: Run) -> None:
+    """Its own clock is five minutes fast, and it has called nothing yet: what is committed next is not missed."""
+    now = now_us()
+    run(log.commit([], [entry("m1", arrived_at=now)]))
+    with pytest.MonkeyPatch.context() as patched:
+        right = time.time_ns
+        patched.setattr(time, "time_ns", lambda: right() + 300 * SECOND_US * 1_000)
+        position = run(fire.store(keeps_log=True).read_log(None, 9)).position
+    run(log.commit([], [entry("m2", arrived_at=now + 1)]))
+    assert "m2" in ids(whole_log(run, log, position))
+
+
+def test_the_first_segment_of_a_process_is_named_by_firestores_time(fire: Firestore, run: Run) -> None:
+    """Its clock is five minutes slow, and its first commit reads the keys before it."""
+    store = fire.store(keeps_log=True)
+    with pytest.MonkeyPatch.context() as patched:
+        right = time.time_ns
+        patched.setattr(time, "time_ns", lambda: right() - 300 * SECOND_US * 1_000)
+        run(store.commit([], [entry("m1", arrived_at=now_us())]))
+    (segment,) = segments_of(run, store)
+    assert abs(segments.time_of(segment.ref.id) - now_us()) < 60 * SECOND_US
+
+
+def test_a_search_from_a_time_on_finds_what_a_fast_clock_wrote(log: FirestoreStore, run: Run) -> None:
+    """The message arrived by its instance's clock, and its segment is named by Firestore's."""
+    since = now_us()
+    log.connection.clock.learn_us(since, since + 20 * SECOND_US, since + 20 * SECOND_US)
+    run(log.commit([], [entry("m1", arrived_at=since + 1)]))
+    found = run(log.list_events(LogFilter(TimeRange(since, None)), 9, None))
+    assert ids(found.entries) == ["m1"]
 
 
 def test_an_answer_that_comes_late_says_nothing_about_the_clock(log: FirestoreStore, run: Run) -> None:
     """The process was stopped between sending and the answer: Firestore's time is not in the middle."""
-    log._event_log.learn_clock(NOW, NOW, NOW + 3_600 * SECOND_US)  # noqa: SLF001
+    log.connection.clock.learn_us(NOW, NOW, NOW)
+    log.connection.clock.learn_us(NOW, NOW, NOW + 3_600 * SECOND_US)
     run(log.commit([], [entry("m1", arrived_at=NOW)]))
     (segment,) = segments_of(run, log)
     assert segments.time_of(segment.ref.id) == NOW

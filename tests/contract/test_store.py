@@ -13,7 +13,7 @@ from millpond.core.model import Committed, Conflict, Delete, LogEntry, LogPage, 
 from millpond.core.ports import StoreWithCatalog
 from millpond.stores.firestore.store import FirestoreStore
 from tests.common.stores import Run
-from tests.contract.writes import entry
+from tests.contract.writes import entry, now_us
 
 A, B = Ref("ponds", "a"), Ref("ponds", "b")
 NOW = dt.datetime(2026, 1, 8, 12, 34, 56, 789_012, tzinfo=dt.UTC)
@@ -280,7 +280,7 @@ def test_a_replay_completes_the_entry_of_its_own_topic(run: Run, store: StoreWit
 
 def test_reading_on_shows_what_was_completed(run: Run, store: StoreWithCatalog) -> None:
     """A fold that has read the open entry must meet the views that were settled after it, however late."""
-    start = 1_767_571_200_000_000
+    start = now_us()
     run(store.commit([], [entry("m1", Outcome.RETRY, arrived_at=start), entry("m2", arrived_at=start + 1)]))
     _, position = read_whole_log(run, store)
     later = start + 3_600 * 1_000_000
@@ -383,12 +383,13 @@ def read_whole_log(run: Run, store: StoreWithCatalog, position: str | None = Non
 def test_the_log_is_read_from_beginning_to_end_and_on(run: Run, store: StoreWithCatalog) -> None:
     """Nothing is left out, whatever is appended meanwhile; an entry comes back whole. Some may come again."""
     assert run(store.read_log(None, 2)) == LogPage([], None, False)
-    log = [entry(f"m{n}", event_id=f"e{n}", arrived_at=n) for n in range(5)]
+    now = now_us()
+    log = [entry(f"m{n}", event_id=f"e{n}", arrived_at=now + n) for n in range(5)]
     run(store.commit([], log))
     assert run(store.read_log(None, 9)).entries == log
     found, position = read_whole_log(run, store)
     assert found == ["m0", "m1", "m2", "m3", "m4"]
-    run(store.commit([], [entry("m5", arrived_at=5), entry("m6", arrived_at=5), entry("m7", arrived_at=5)]))
+    run(store.commit([], [entry(name, arrived_at=now + 5) for name in ("m5", "m6", "m7")]))
     following, position = read_whole_log(run, store, position)
     assert sorted(following[-3:]) == ["m5", "m6", "m7"]
     assert set(read_whole_log(run, store, position)[0]) <= {*found, *following}
@@ -396,7 +397,7 @@ def test_the_log_is_read_from_beginning_to_end_and_on(run: Run, store: StoreWith
 
 def test_reading_on_shows_what_was_committed_late(run: Run, store: StoreWithCatalog) -> None:
     """By an instance whose clock is behind, or that tried for long: others seem to have arrived after it."""
-    arrived_at = 10**15
+    arrived_at = now_us()
     run(store.commit([], [entry("m1", arrived_at=arrived_at)]))
     _, position = read_whole_log(run, store)
     run(store.commit([], [entry("late", arrived_at=arrived_at - 30_000_000)]))
@@ -405,7 +406,7 @@ def test_reading_on_shows_what_was_committed_late(run: Run, store: StoreWithCata
 
 def test_reading_on_shows_what_was_replayed(run: Run, store: StoreWithCatalog) -> None:
     """Its poison entry went, its new one comes after all that were there: no number is used twice."""
-    arrived_at = 10**15
+    arrived_at = now_us()
     run(store.commit([], [entry(f"m{n}", Outcome.POISON, arrived_at=arrived_at) for n in range(4)]))
     _, position = read_whole_log(run, store)
     replayed = [entry(f"m{n}", Outcome.APPLIED, replay=True, arrived_at=arrived_at + n) for n in (2, 3)]
@@ -423,10 +424,11 @@ def test_reading_on_shows_what_was_replayed(run: Run, store: StoreWithCatalog) -
 
 def test_a_log_that_was_deleted_begins_anew(run: Run, store: StoreWithCatalog) -> None:
     """A reader that waits at its end still gets what comes then."""
-    run(store.commit([], [entry(f"m{n}", arrived_at=1) for n in range(3)]))
+    now = now_us()
+    run(store.commit([], [entry(f"m{n}", arrived_at=now) for n in range(3)]))
     _, position = read_whole_log(run, store)
-    assert run(store.sweep(0, 2)) == 3
-    run(store.commit([], [entry("later", arrived_at=3)]))
+    assert run(store.sweep(0, now + 1)) == 3
+    run(store.commit([], [entry("later", arrived_at=now + 2)]))
     assert read_whole_log(run, store, position)[0] == ["later"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from millpond.core.errors import SettingsError
 from millpond.core.view import View
 from millpond.cost.answer import Cost, Stored
-from millpond.cost.bill import Period, collections_of, make_answer, priced
+from millpond.cost.bill import Period, collections_of, make_answer, measured_collections, priced
 from millpond.live.minutes import Minutes, Sums
 from millpond.live.spending import Hours, HourSpent, Spending
 from millpond.service.views import load_views
@@ -76,6 +76,19 @@ def test_a_clock_that_was_ahead_is_not_taken() -> None:
         spending({HOUR: hour(0, market_ticks=Spent(reads=1)), HOUR + 3: hour(0, market_ticks=Spent(reads=9))})
     )
     assert cost.total.counted.reads == 1
+    # Of this hour it is, and a clock that is three minutes ahead makes no negative time.
+    soon = answer(spending({HOUR: hour(37, market_ticks=Spent(reads=1))}))
+    assert (soon.minutes, soon.total.day.reads) == (1, 1_440)
+
+
+def test_what_was_only_looked_at_is_not_measured() -> None:
+    """People may open any name in the dashboard. What other programs store is not in our bill."""
+    spent = {"looked_at": Spent(reads=9), "of_a_view_that_is_gone": Spent(writes=1)}
+    rows = collections_of(VIEWS, spent)
+    measured = measured_collections(rows, spent)
+    assert "looked_at" in rows["other"]
+    assert measured[:2] == ["ops_services", "market_ticks"]
+    assert [name for name in measured if name in spent] == ["of_a_view_that_is_gone"]
 
 
 def test_each_row_has_its_collections() -> None:
@@ -109,7 +122,7 @@ def test_each_row_has_its_collections() -> None:
 
 
 def test_prices_make_money_of_it() -> None:
-    """Per 100,000 operations; expired documents are deletes; storage by the month. Without a size, no sum."""
+    """Per 100,000 operations; expired documents are deletes; storage by the month, of what was measured."""
     spent = Spent(reads=100_000, writes=100_000, deletes=30_000, expiring=70_000)
     gib = Stored(documents=1, bytes=2**29, index_bytes=2**29, more=False)
     known = spending({HOUR - 23: hour(0, market_ticks=spent)})
@@ -120,8 +133,11 @@ def test_prices_make_money_of_it() -> None:
     assert ticks.cost == pytest.approx(scale * 111 + 12, rel=1e-4)
     assert cost.total.cost == pytest.approx(sum(row.cost or 0 for row in cost.rows))
     assert (cost.total.stored or gib).documents == len(sizes)
-    unmeasured = answer(known, {**sizes, "market_ticks": None})
-    assert unmeasured.total.stored is None
+    partly = priced(answer(known, {**sizes, "market_ticks": None}), PRICES)
+    assert (cost.unmeasured, partly.unmeasured) == ([], ["market_ticks"])
+    assert cost.total.cost is not None
+    assert partly.total.cost == pytest.approx(cost.total.cost - 12)
+    assert [row.stored for row in partly.rows if row.name == "market_ticks"] == [None]
     assert priced(answer(known), None).total.cost is None
 
 
@@ -131,6 +147,7 @@ def test_prices_make_money_of_it() -> None:
         ("{", "must be a JSON object"),
         ("1", "got `int`"),
         ('{"currency": "EUR", "reads": 1}', "missing required field `writes`"),
+        ('{"currency": "EUR\\n", "reads": 1, "writes": 1, "deletes": 1, "storage": 1}', "currency"),
         ('{"currency": "euro", "reads": 1, "writes": 1, "deletes": 1, "storage": 1}', "currency"),
         ('{"currency": "EUR", "reads": -1, "writes": 1, "deletes": 1, "storage": 1}', "reads"),
         ('{"currency": "EUR", "reads": "1", "writes": 1, "deletes": 1, "storage": 1}', "reads"),

@@ -168,12 +168,16 @@ def test_the_largest_hour_is_read_back(run: Run) -> None:
     """What the counters let through is never refused as too big, and it fits into a document."""
     store = MemoryStore()
     one = Instance(store, "a")
-    for number in range(COLLECTIONS_MAX + 1):
-        spent = one.operations.of(f"{number}".rjust(NAME_CHARS_MAX, "\u0001"))
-        for name in Spent.__struct_fields__:
-            setattr(spent, name, 2**50)
-    one.step(2, applied=1)
+    for step in range(3):
+        # Other names in each step of two seconds: they are counted anew each time.
+        for number in range(COLLECTIONS_MAX + 1):
+            spent = one.operations.of(f"{step} {number}".rjust(NAME_CHARS_MAX, "\u0001"))
+            for name in Spent.__struct_fields__:
+                setattr(spent, name, 2**40)
+        one.step(2 + 2 * step, applied=1)
     run(one.day.save())
     (ours,) = run(store.list_documents(HISTORY, 10, None))
     assert 200_000 < len(ours.data["operations"]) < TEXT_CHARS_MAX < 400_000
-    assert len(run(read_spending(store)).hours[HOUR].collections) == COLLECTIONS_MAX + 2
+    kept = run(read_spending(store)).hours[HOUR].collections
+    assert len(kept) == COLLECTIONS_MAX + 1
+    assert sum(spent.reads for spent in kept.values()) == 3 * (COLLECTIONS_MAX + 1) * 2**40

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 
 from millpond.cli import ingest
-from millpond.cli.backend import LocalBackend
+from millpond.cli.backend import LocalBackend, ViewRebuild
 from millpond.core import timestamps
 from millpond.core.ids import encode_id
 from millpond.core.model import Delivery, Put, Ref
@@ -87,6 +88,14 @@ async def fill(store: StoreWithCatalog, *messages: Delivery) -> None:
             await past.send(*messages[at : at + 500])
 
 
+async def fold(store: RuledStore, rebuild: ViewRebuild) -> dict[str, Any]:
+    """The rule is about what is written, and read for that. The fold compares documents that are there."""
+    store.paused = True
+    found = await rebuild.fold()
+    store.paused = False
+    return found
+
+
 @pytest.mark.parametrize("rule", [in_steps, gradually])
 def test_a_file_is_ingested_at_nearly_the_allowed_rate(rule: Rule, tmp_path: Path) -> None:
     """Before and after the step of the fifth minute. A store that has the rule as a curve never allows less."""
@@ -95,9 +104,13 @@ def test_a_file_is_ingested_at_nearly_the_allowed_rate(rule: Rule, tmp_path: Pat
 
     async def story() -> None:
         async with Mill(store) as mill:
-            # A message a second, until the step is near.
-            for second in range(280):
-                await mill.backend.deliver(door(f"early{second}", "open", second))
+            # Other bulk work of the same process, until the step is near.
+            await mill.backend.deliver(door("early", "open", 0))
+            for _ in range(280):
+                async with mill.pace.turn(400):
+                    mill.pace.committed(400, 0.02)
+                for _ in range(100):
+                    mill.pace.settled(None)
                 await asyncio.sleep(1)
             report = await mill.ingest(lines, tmp_path)
             assert report.outcomes.keys() <= {"applied", "stale_ignored"}
@@ -109,7 +122,7 @@ def test_a_file_is_ingested_at_nearly_the_allowed_rate(rule: Rule, tmp_path: Pat
     assert store.used_share(in_steps, 301, store.seconds - 1) >= 0.9
     assert store.seconds > 330
     assert store.largest <= 75, "a commit is a small part of a second"
-    assert store.commits - 280 < lines / 5, "messages share commits all the same"
+    assert store.commits < lines / 5, "messages share commits all the same"
 
 
 def test_letters_are_replayed_at_nearly_the_allowed_rate() -> None:
@@ -153,7 +166,7 @@ def test_a_rebuild_swaps_at_nearly_the_allowed_rate(tmp_path: Path) -> None:
     async def story() -> None:
         await fill(inner, *(door(f"m{n}", "open", n, f"d{n:05d}", room="hall") for n in range(doors)))
         async with Mill(store, DoorsWithRoom()) as mill, mill.backend.rebuild("doors") as rebuild:
-            assert (await rebuild.fold())["report"]["different"] == doors
+            assert (await fold(store, rebuild))["report"]["different"] == doors
             advanced: list[int] = []
             assert (await rebuild.swap(advanced.append))["written"] == doors
             assert sum(advanced) == doors
@@ -161,27 +174,65 @@ def test_a_rebuild_swaps_at_nearly_the_allowed_rate(tmp_path: Path) -> None:
 
     run_warped(story())
     # After the documents, the swap waits until other instances have settled.
-    settled = store.used_share(in_steps, 0, doors / 500 + 1)
+    settled = store.used_share(in_steps, 0, 2 * doors / 500 + 1)
     assert store.refused_share <= 0.01
     assert settled >= 0.9
 
 
-def test_a_rebuild_survives_a_store_that_allows_half(tmp_path: Path) -> None:
-    """Its refused commits are tried again, and everything is replaced."""
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_a_rebuild_survives_a_store_that_allows_less(share: float, tmp_path: Path) -> None:
+    """Its refused pages are tried again, in smaller ones: one of the first has more than a second allows."""
     inner = SqliteStore(tmp_path / "pond.db", durable=False)
     store = RuledStore(inner)
-    store.share = 0.5
+    store.share = share
 
     async def story() -> None:
         await fill(inner, *(door(f"m{n}", "open", n, f"d{n:05d}", room="hall") for n in range(1_500)))
         async with Mill(store, DoorsWithRoom()) as mill, mill.backend.rebuild("doors") as rebuild:
-            await rebuild.fold()
+            await fold(store, rebuild)
             assert (await rebuild.swap(lambda _: None))["written"] == 1_500
         await store.close()
 
     run_warped(story())
     assert store.refused > 0
     assert store.written >= 1_500
+
+
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_receipts_are_adopted_by_a_store_that_allows_less(share: float, tmp_path: Path) -> None:
+    inner = SqliteStore(tmp_path / "pond.db", durable=False)
+    store = RuledStore(inner)
+    store.share = share
+
+    async def story() -> None:
+        await fill(inner, *(door(f"m{n}", "open", n, f"d{n:05d}") for n in range(300)))
+        async with Mill(store, Doors(), Passes()) as mill, mill.backend.rebuild("passes") as rebuild:
+            await fold(store, rebuild)
+            assert (await rebuild.swap(lambda _: None))["written"] == 300
+        await store.close()
+
+    run_warped(story())
+    assert store.refused > 0
+
+
+def test_while_firestore_is_exhausted_no_live_traffic_is_blamed(tmp_path: Path) -> None:
+    """There is none, and what a page of bulk work missed is not live traffic's."""
+    store = RuledStore(MemoryStore())
+    store.share = 0.01
+    reasons: Counter[str] = Counter()
+
+    async def story() -> None:
+        async with Mill(store) as mill:
+            work = asyncio.create_task(mill.ingest(2_000, tmp_path))
+            for _ in range(60):
+                await asyncio.sleep(1)
+                reasons[(mill.pace.reason or "").split(":")[0]] += 1
+            store.share = 1.0
+            await work
+
+    run_warped(story())
+    assert reasons["Firestore is exhausted"] >= 55
+    assert "live traffic goes first" not in reasons
 
 
 def test_receipts_are_adopted_at_nearly_the_allowed_rate(tmp_path: Path) -> None:
@@ -193,14 +244,14 @@ def test_receipts_are_adopted_at_nearly_the_allowed_rate(tmp_path: Path) -> None
     async def story() -> None:
         await fill(inner, *(door(f"m{n}", "open", n, f"d{n:05d}") for n in range(events)))
         async with Mill(store, Doors(), Passes()) as mill, mill.backend.rebuild("passes") as rebuild:
-            await rebuild.fold()
+            await fold(store, rebuild)
             assert (await rebuild.swap(lambda _: None))["written"] == events
         await store.close()
 
     run_warped(story())
     assert store.written >= 2 * events
     assert store.refused_share <= 0.01
-    assert store.used_share(in_steps, 0, 2 * events / 500 + 1) >= 0.9
+    assert store.used_share(in_steps, 0, 4 * events / 500 + 1) >= 0.9
 
 
 def test_ids_are_moved_at_nearly_the_allowed_rate() -> None:
@@ -312,7 +363,7 @@ def test_live_messages_take_no_longer_beside_bulk_work(a_second: int, tmp_path: 
 
     alone, _ = run_warped(story(0))
     beside, bulk_a_second = run_warped(story(20_000))
-    assert bulk_a_second > 60 if a_second == 40 else 4 < bulk_a_second < 30
+    assert bulk_a_second > 40 if a_second == 40 else 4 < bulk_a_second < 30
     assert len(beside) == len(alone) == seconds * a_second
     middle, late = len(alone) // 2, len(alone) * 99 // 100
     assert beside[middle] < alone[middle] * 1.25 + 0.005

@@ -20,7 +20,7 @@ from tests.common.rig import Bench, Rig
 # Seed → what went wrong in its world.
 SEEDS = {
     243: "a pass that was counted long ago came again, and was buried as too old to be counted",
-    712: "a pass that one view failed on was counted by a copy, and the log said retry of the first message for ever",
+    712: "one view failed on a pass and counted a copy of it, and the log said retry of the first message for ever",
 }
 
 

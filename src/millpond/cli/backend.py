@@ -19,7 +19,7 @@ from millpond.cli import exit_codes
 from millpond.cli.output import Advance
 from millpond.cli.push_bodies import encode_push
 from millpond.cli.retries import PATIENCE_S, patiently, server_pace
-from millpond.cli.server import admin_headers, find_server, is_embedded, push_path, token_refused
+from millpond.cli.server import admin_headers, find_server, is_paced, push_path, token_refused
 from millpond.cli.store import open_service
 from millpond.core.collections import LETTERS
 from millpond.core.errors import (
@@ -115,7 +115,7 @@ async def open_backend(
             yield LocalBackend(service)
         return
     # A server that was found by the lock of its store has an embedded one.
-    paced = url is not None and not await is_embedded(url)
+    paced = url is not None and await is_paced(settings, url)
     client = Client(address, timeout_s=_TIMEOUT_S)
     try:
         yield ServerBackend(client, settings, server_pace() if paced else None)

@@ -19,6 +19,7 @@ from millpond.settings import FIRESTORE, Settings
 _FIGURES = ("reads", "writes", "deletes", "documents", "stored")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT = 1024
+_NAMED_MAX = 5
 
 
 @click.command(epilog=example("millpond cost --store firestore", "millpond cost --url https://HOST --json"))
@@ -95,6 +96,9 @@ def _notes(found: Cost) -> list[str]:
             f"Calls without an answer: {lost[0]:,} reads and {lost[1]:,} writes may have been billed too. They are "
             "not in it."
         )
+    if found.unmeasured:
+        names = ", ".join(found.unmeasured[:_NAMED_MAX]) + ", …" * (len(found.unmeasured) > _NAMED_MAX)
+        notes.append(f"Not measured, so their storage is not in it: {names}.")
     if not found.kept:
         notes.append("HISTORY=off: these are the figures of one process since its start. Nothing is kept.")
     if not found.complete:

@@ -90,15 +90,18 @@ async def find_other_server(settings: Settings) -> Address | None:
     return address if reply.status == 200 and reply.answer.get("service") == "millpond" else None
 
 
-async def is_embedded(address: Address) -> bool:
-    """Whether the Millpond at this address says that its store is an embedded one. Sends no token."""
+async def is_paced(settings: Settings, address: Address) -> bool:
+    """Whether bulk work to this address keeps to a pace: by BULK_PACE, else as the server says. Sends no token."""
+    if settings.bulk_pace != "auto":
+        return settings.bulk_pace == "on"
     try:
         reply = await fetch(
             address._replace(path=f"{api_prefix(address)}/api"), timeout_s=_PROBE_S, reply_bytes_max=1024 * 1024
         )
     except OSError:
-        return False
-    return reply.status == 200 and reply.answer.get("store") == "embedded"
+        return True
+    # A server that does not say so may be on Firestore.
+    return not (reply.status == 200 and reply.answer.get("paced") is False)
 
 
 def listening_address(settings: Settings) -> Address | None:

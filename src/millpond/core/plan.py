@@ -76,7 +76,7 @@ def plan(items: Sequence[Item], snapshots: Mapping[Ref, Snapshot], now: int, rec
         result = _plan_item(item, working, now, receipts)
         results.append(result)
         # Every view that has an effect must be in the log with it: rebuild reads nothing else.
-        if result.error is None or result.settled or any(_has_effect(view) for view in result.views):
+        if result.error is None or result.settled or _has_effect(item, result):
             log.append(_log_entry(item, result))
     return Plan(working.writes(), log, results)
 
@@ -97,8 +97,13 @@ def needs_of(item: Item) -> Needs:
     return Needs(read, assumed)
 
 
-def _has_effect(view: ViewResult) -> bool:
-    return view.wrote or view.outcome is Outcome.APPLIED or view.outcome is Outcome.STALE
+def _has_effect(item: Item, result: Result) -> bool:
+    """Whether a view wrote its document or a receipt: next time it calls the event a duplicate."""
+    recorded = {target.view.name for target in item.targets if target.receipt is not None}
+    return any(
+        view.wrote or view.outcome is Outcome.APPLIED or (view.outcome is Outcome.STALE and view.view in recorded)
+        for view in result.views
+    )
 
 
 def _log_entry(item: Item, result: Result) -> LogEntry:

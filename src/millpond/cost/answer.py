@@ -42,7 +42,7 @@ class CostRow(msgspec.Struct, rename="camel", kw_only=True):
     collections: Annotated[list[str], Meta(description="`*` stands for the ids of documents.")]
     counted: Figures
     day: Annotated[Figures, Meta(description="`counted`, scaled to 24 hours.")]
-    stored: Annotated[Stored | None, Meta(description="Null if it could not be measured.")]
+    stored: Annotated[Stored | None, Meta(description="Null if none of its collections could be measured.")]
     cost: Annotated[float | None, Meta(description="A day, in the currency of `prices`; null without prices.")]
 
 
@@ -60,4 +60,7 @@ class Cost(msgspec.Struct, rename="camel", kw_only=True):
     complete: Annotated[bool, Meta(description="False if more instances ran than are read.")]
     kept: Annotated[bool, Meta(description="False with HISTORY=off: the figures are of this process alone.")]
     reads_for_this: Annotated[Count, Meta(description="What this answer itself read.")]
+    unmeasured: Annotated[
+        list[str], Meta(description="Collections whose size is not known: their storage is in no cost.")
+    ]
     prices: Prices | None

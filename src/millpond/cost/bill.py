@@ -40,7 +40,8 @@ class Period:
         first = (hour_of(minute_now) - 23) * HOUR_MINUTES
         known = [hour * HOUR_MINUTES + spent.since for hour, spent in spending.hours.items()]
         # An instance that ran before these 24 hours shows that minutes without one cost nothing.
-        begins = max(first, min(known, default=minute_now + 1))
+        # The clock of another instance may be ahead.
+        begins = max(first, min(minute_now, *known)) if known else minute_now + 1
         hours = {
             hour: spent for hour, spent in spending.hours.items() if hour_of(first) <= hour <= hour_of(minute_now)
         }
@@ -65,6 +66,16 @@ def collections_of(views: Sequence[View], spent: Mapping[str, Spent]) -> dict[st
     return rows
 
 
+def measured_collections(rows: Mapping[str, Sequence[str]], spent: Mapping[str, Spent]) -> list[str]:
+    """The collections whose storage is in the bill: of other programs', those that were written to."""
+    return [
+        collection
+        for name, found in rows.items()
+        for collection in found
+        if name != _REST or spent[collection].writes > 0
+    ]
+
+
 def make_answer(
     spending: Spending,
     period: Period,
@@ -72,7 +83,7 @@ def make_answer(
     stored: Mapping[str, Stored | None],
     reads_for_this: int,
 ) -> Cost:
-    """Without prices; `priced` adds them."""
+    """Without prices; `priced` adds them. A collection whose size in `stored` is None could not be measured."""
     answers = [_row(name, found, period, stored) for name, found in rows.items()]
     total = _total(answers, period)
     operations = sum((total.counted.reads, total.counted.writes, total.counted.deletes, total.counted.expiring))
@@ -88,6 +99,7 @@ def make_answer(
         complete=spending.complete,
         kept=spending.kept,
         reads_for_this=reads_for_this,
+        unmeasured=sorted(collection for collection, size in stored.items() if size is None),
         prices=None,
     )
 
@@ -101,6 +113,7 @@ def priced(cost: Cost, prices: Prices | None) -> Cost:
         day, stored = row.day, row.stored
         operations = day.reads * prices.reads + day.writes * prices.writes
         operations += (day.deletes + day.expiring) * prices.deletes
+        # Of a collection that was not measured it is not in the cost: `unmeasured` names it.
         size = 0 if stored is None else stored.bytes + stored.index_bytes
         row.cost = operations / _OPERATIONS_PRICED + size / _GIB * prices.storage * _MONTHS_A_DAY
     return cost
@@ -148,9 +161,9 @@ def _scaled(counted: Figures, scale: float) -> Figures:
 
 
 def _sum(measured: Sequence[Stored | None]) -> Stored | None:
-    """None if one of them is: a sum without it would look complete."""
+    """Of those that were measured; None if none was. `unmeasured` names the others."""
     known = [one for one in measured if one is not None]
-    if len(known) < len(measured):
+    if not known:
         return None
     return Stored(
         documents=sum(one.documents for one in known),

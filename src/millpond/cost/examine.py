@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from millpond.core.errors import StoreError
 from millpond.core.view import View
 from millpond.cost.answer import Cost, Stored
-from millpond.cost.bill import Period, collections_of, make_answer
+from millpond.cost.bill import Period, collections_of, make_answer, measured_collections
 from millpond.cost.storage_size import document_bytes, index_bytes
 from millpond.live.minutes import MINUTE_S
 from millpond.live.spending import Spending
@@ -28,7 +28,10 @@ async def examine(store: BilledStore, views: Sequence[View], spending: Spending)
     rows = collections_of(views, period.spent)
     stored: dict[str, Stored | None] = {}
     reads = spending.read
-    for collection in [one for found in rows.values() for one in found][:_MEASURED_MAX]:
+    for collection in measured_collections(rows, period.spent):
+        stored[collection] = None
+        if len(stored) > _MEASURED_MAX:
+            continue
         try:
             measured = await store.measure(collection)
         except StoreError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 _RATE_S = 3.0
+# A rate of a shorter time says nothing.
+_RATE_S_MIN = 0.5
 _RECENT_S = 1.0
 # What is usual follows shorter times within seconds and longer ones within minutes: a store that is slow for an
 # hour is the usual one in the end, and one that is slow for a minute is not.
@@ -30,7 +32,7 @@ class Decaying:
 
     def at(self, now: float) -> float:
         # In the first seconds the sum covers less than its time.
-        full = 1.0 - math.exp(-max(now - self._began, 0.1) / _RATE_S)
+        full = 1.0 - math.exp(-max(now - self._began, _RATE_S_MIN) / _RATE_S)
         return self._decayed(now) / full
 
     def _decayed(self, now: float) -> float:

@@ -47,7 +47,6 @@ from millpond.ingress.push import (
     Send,
 )
 from millpond.service.service import Service
-from millpond.settings import FIRESTORE
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Cloud Run reserves some paths that end in z, so each exists with and without it.
@@ -85,10 +84,10 @@ _PUSH = op.Operation(
 
 
 class Index(msgspec.Struct):
-    """Every path there is, and the kind of the store: bulk work is slower on Firestore."""
+    """Every path there is, and whether bulk work keeps to a pace, because the store is Firestore."""
 
     service: Literal["millpond"]
-    store: Literal["embedded", "firestore"]
+    paced: bool
     endpoints: list[str]
 
 
@@ -153,8 +152,7 @@ def build_table(service: Service, guard: PushGuard | None = None, exposed: Expos
     async def index(request: Request) -> Index:
         """Every path."""
         base = str(request.base_url).rstrip("/")
-        kind: Literal["embedded", "firestore"] = "firestore" if settings.store == FIRESTORE else "embedded"
-        return Index("millpond", kind, [base + route.path for route in routes])
+        return Index("millpond", service.pace is not None, [base + route.path for route in routes])
 
     settings = service.settings
     if exposed is None:

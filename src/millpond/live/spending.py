@@ -14,8 +14,8 @@ from millpond.live.minutes import Minutes
 from millpond.stores.operations import COLLECTIONS_MAX, NAME_CHARS_MAX, SpentByCollection, add_spent
 
 FIELD = "operations"
-# What `Operations` lets through is below it: each of its names may take four bytes a character, or six in JSON.
-TEXT_CHARS_MAX = COLLECTIONS_MAX * (6 * NAME_CHARS_MAX + 200)
+# The largest hour is below it, with OTHER: a name may have six characters in JSON for each of its own.
+TEXT_CHARS_MAX = (COLLECTIONS_MAX + 1) * (6 * NAME_CHARS_MAX + 200)
 
 _Minute = Annotated[int, msgspec.Meta(ge=0, le=59)]
 

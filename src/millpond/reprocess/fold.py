@@ -125,11 +125,12 @@ class Fold:
         # An open entry is completed view by view, and may keep its outcome.
         views = tuple((view.view, str(view.outcome)) for view in result.views) if result.outcome in OPEN else ()
         message, said = (entry.delivery.message_id, entry.topic), (str(result.outcome), views)
-        known = self._recent.get(message, ())
+        # Put back at the end: the ones that were not met for longest are forgotten first.
+        known = self._recent.pop(message, ())
+        self._recent[message] = known if said in known else (*known, said)
         if said in known:
             return False
         self.entries += not known
-        self._recent[message] = (*known, said)
         if len(self._recent) > _RECENT_MAX:
             del self._recent[next(iter(self._recent))]
         return True
@@ -231,15 +232,17 @@ class Fold:
             self.unsure.update(dict.fromkeys(paths, f"an event in the log cannot be folded any more: {text}"))
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def patiently(call: Callable[[], Awaitable[T]], *, unless: str | None = None) -> T:
     """Retry while the store is unavailable, so that one failure does not end a long fold.
 
-    `call` must be repeatable, as reading and planning are.
+    `call` must be repeatable, as reading and planning are. Errors with the code `unless` are raised at once.
     """
     for pause_s in _PAUSES_S:
         try:
             return await call()
-        except Unavailable:
+        except Unavailable as error:
+            if unless is not None and error.code == unless:
+                raise
             await asyncio.sleep(pause_s)
     return await call()
 

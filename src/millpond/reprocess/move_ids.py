@@ -19,6 +19,7 @@ from millpond.core.errors import WriteRefused
 from millpond.core.model import Conflict, Ref, Snapshot, Write
 from millpond.core.ports import Store
 from millpond.core.view import View
+from millpond.engine.bulk_rate import OPERATIONS_PER_DOCUMENT
 from millpond.engine.pace import Pace, take_turn
 from millpond.reprocess.fold import patiently
 from millpond.reprocess.plan_move import Moved, new_place, plan_move
@@ -145,7 +146,7 @@ class Mover:
             self._forget(places)
 
         try:
-            async with take_turn(None if dry_run else self._pace, len(places)):
+            async with take_turn(None if dry_run else self._pace, OPERATIONS_PER_DOCUMENT * len(places)):
                 report = await patiently(lambda: update(self._store, places, decide, _BUDGET, after_commit=forget))
         except WriteRefused as error:
             return MoveReport(ref, new, Moved.LEFT, str(error))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from millpond.core.model import Conflict, Document, LogEntry, Put, Ref, Snapshot
 from millpond.core.ports import StoreWithCatalog
 from millpond.core.stored_stamps import is_stamped
 from millpond.core.view import REPLACE, Merge, View
+from millpond.engine.bulk_rate import EXHAUSTED, OPERATIONS_PER_DOCUMENT
 from millpond.engine.engine import Engine
 from millpond.engine.pace import Pace, take_turn
 from millpond.reprocess.diff import Difference, unheld_fields
@@ -40,6 +41,12 @@ _PAGE = 100
 _TRIES_MAX = 100
 _BUDGET = Budget(tries=_TRIES_MAX, after_conflict=Pauses(0.001, 0.02))
 _ROUNDS_MAX = 100
+# How long a store may refuse every page, each smaller than the one before, until the rebuild gives up.
+_EXHAUSTED_S_MAX = 600.0
+
+
+class _Exhausted(Exception):
+    """The store refused a page, because it is given too much now: try again in smaller pages."""
 
 
 class RebuildRun:
@@ -63,6 +70,8 @@ class RebuildRun:
         self._judge = Judge(store, fold, engine.wall_clock(), lambda _: view)
         self._others_settle_s = others_settle_s
         self.pace = pace
+        # When the store refused a page and took none since; None if it took the last one.
+        self._exhausted_at: float | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -140,9 +149,11 @@ class RebuildRun:
         waiting = deque(self._paced(refs))
         while waiting:
             page = waiting.popleft()
-            # Before the reservation, which makes live messages of these documents wait.
-            async with take_turn(self.pace, len(page)):
-                swapped = await patiently(partial(self._swap, page))
+            try:
+                swapped = await self._in_turn(len(page), partial(self._swap, page))
+            except _Exhausted:
+                waiting.extendleft(reversed(list(self._paced(page))))
+                continue
             if swapped is not None:
                 written += swapped
                 continue
@@ -195,11 +206,32 @@ class RebuildRun:
             at += len(part)
             yield part
 
+    async def _in_turn(self, documents: int, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what reads and writes so many documents, when its turn comes: before it makes live messages wait.
+
+        Raises _Exhausted if the store has no room for so many now.
+        """
+        async with take_turn(self.pace, OPERATIONS_PER_DOCUMENT * documents):
+            try:
+                done = await patiently(work, unless=None if self.pace is None else EXHAUSTED)
+            except Unavailable as error:
+                now = asyncio.get_running_loop().time()
+                self._exhausted_at = now if self._exhausted_at is None else self._exhausted_at
+                if self.pace is None or error.code != EXHAUSTED or now - self._exhausted_at > _EXHAUSTED_S_MAX:
+                    raise
+                raise _Exhausted from error
+        self._exhausted_at = None
+        return done
+
     async def _adopt_receipts(self, receipts: Sequence[Snapshot]) -> None:
         """Record in the receipts that this tally has counted every folded event; else it could count one again."""
-        for page in self._paced(receipts):
-            async with take_turn(self.pace, len(page)):
-                await self._adopt_page(page)
+        waiting = deque(self._paced(receipts))
+        while waiting:
+            page = waiting.popleft()
+            try:
+                await self._in_turn(len(page), partial(self._adopt_page, page))
+            except _Exhausted:
+                waiting.extendleft(reversed(list(self._paced(page))))
 
     async def _adopt_page(self, page: Sequence[Snapshot]) -> None:
         now = self._engine.wall_clock()
@@ -217,7 +249,7 @@ class RebuildRun:
             self._engine.forget([write.ref for write in writes])
 
         refs = [found.ref for found in waiting]
-        if await patiently(lambda: update(self._store, refs, decide, _BUDGET, after_commit=forget)) is not None:
+        if await update(self._store, refs, decide, _BUDGET, after_commit=forget) is not None:
             raise _restless(RECEIPTS)
 
     async def _mark(self) -> None:

@@ -86,7 +86,7 @@ class Service:
         self.metrics.expect_views(view.name for view in self.views)
         health = StoreHealth()
         self.pace = Pace(waiting=self._waiting) if _is_paced(settings) else None
-        observed = ObservedStore(store, health, None if self.pace is None else self.pace.committed)
+        observed = ObservedStore(store, health, self.pace)
         self._observed = observed
         if self.pace is not None:
             self.outcomes.subscribe(self.pace.settled)

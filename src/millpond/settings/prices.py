@@ -16,7 +16,7 @@ _Price = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Per 100,000 reads, writes and deletes, and per GiB stored for a month, in one currency."""
 
-    currency: Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")]
+    currency: Annotated[str, msgspec.Meta(pattern=r"^[A-Z]{3}\Z")]
     reads: _Price
     writes: _Price
     deletes: _Price

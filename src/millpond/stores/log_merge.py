@@ -49,7 +49,8 @@ def _by_message(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
     for entry in entries:
         groups.setdefault(entry.topic, []).append(entry)
     for topic, group in groups.items():
-        if not all(entry.replay for entry in group):
+        # An empty one was taken by another topic.
+        if not group or not all(entry.replay for entry in group):
             continue
         for other, theirs in groups.items():
             # A replay under their topic that settled them has completed them.
@@ -61,8 +62,10 @@ def _by_message(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
 
 
 def _merge(group: Sequence[LogEntry]) -> LogEntry:
-    merged = group[0]
-    for later in group[1:]:
+    # A replay asks only the views that refused the message, so it completes the entry of the burial, also if the
+    # clock of its instance was behind.
+    merged, *following = sorted(group, key=lambda entry: entry.replay)
+    for later in following:
         merged = completed(merged, later) or merged
     better = {} if len(group) == 1 else _better_results(merged, group)
     if better:

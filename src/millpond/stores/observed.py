@@ -1,14 +1,14 @@
 """A store that records the success or failure of its calls in `StoreHealth`, and changes nothing else.
 
 The engine, dead letters, flow runs, rebuilds and moved ids use the store through it. Listings for people are not
-recorded. `on_commit` is told of each commit: how many writes, how long it took, and the error's code if it failed.
+recorded. A `CallMeter` is told of each read and commit.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Self, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Protocol, Self, TypeVar
 
 from millpond.core.errors import StoreError, Unavailable, WriteRefused
 from millpond.core.log_filter import LogFilter
@@ -17,29 +17,40 @@ from millpond.core.ports import StoreWithCatalog
 from millpond.stores.health import Call, StoreHealth
 
 T = TypeVar("T")
-OnCommit = Callable[[int, float, str | None], None]
+
+
+class CallMeter(Protocol):
+    """Is told how many documents a call had, how long a commit took, and the error's code if it failed."""
+
+    def read(self, documents: int, code: str | None) -> None: ...
+
+    def committed(self, writes: int, took_s: float, code: str | None) -> None: ...
 
 
 class ObservedStore:
-    def __init__(self, inner: StoreWithCatalog, health: StoreHealth, on_commit: OnCommit | None = None) -> None:
+    def __init__(self, inner: StoreWithCatalog, health: StoreHealth, meter: CallMeter | None = None) -> None:
         self._inner = inner
         self._health = health
-        self._on_commit = on_commit
+        self._meter = meter
         self.commits_in_flight_max = inner.commits_in_flight_max
         self.keeps_log = inner.keeps_log
         self.expires_by_itself = inner.expires_by_itself
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
-        return await self._observe(Call.READ, self._inner.read(refs))
+        if self._meter is None:
+            return await self._observe(Call.READ, self._inner.read(refs))
+        code: str | None = None
+        try:
+            return await self._observe(Call.READ, self._inner.read(refs))
+        except StoreError as error:
+            code = error.code
+            raise
+        finally:
+            self._meter.read(len(refs), code)
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        if self._on_commit is None:
+        if self._meter is None:
             return await self._observe(Call.COMMIT, self._inner.commit(writes, log))
-        return await self._timed(writes, log, self._on_commit)
-
-    async def _timed(
-        self, writes: Sequence[Write], log: Sequence[LogEntry], on_commit: OnCommit
-    ) -> Committed | Conflict:
         clock = asyncio.get_running_loop().time
         began, code = clock(), None
         try:
@@ -49,7 +60,7 @@ class ObservedStore:
             raise
         finally:
             # The log entries of a commit are one document.
-            on_commit(len(writes) + bool(log), clock() - began, code)
+            self._meter.committed(len(writes) + bool(log), clock() - began, code)
 
     async def try_write(self) -> bool:
         try:

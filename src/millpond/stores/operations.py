@@ -48,7 +48,17 @@ SpentByCollection = dict[str, Spent]
 
 def add_spent(into: SpentByCollection, more: Mapping[str, Spent]) -> None:
     for collection, spent in more.items():
-        into.setdefault(collection, Spent()).add(spent)
+        counters_of(into, collection).add(spent)
+
+
+def counters_of(spent: SpentByCollection, collection: str) -> Spent:
+    """The counters of a collection; those of OTHER if it is one too many, or if its name is too long."""
+    found = spent.get(collection)
+    if found is None:
+        if len(spent) >= COLLECTIONS_MAX or len(collection) > NAME_CHARS_MAX:
+            collection = OTHER
+        found = spent.setdefault(collection, Spent())
+    return found
 
 
 class Operations:
@@ -59,12 +69,7 @@ class Operations:
 
     def of(self, collection: str) -> Spent:
         """The counters of a collection, to be raised."""
-        found = self._spent.get(collection)
-        if found is None:
-            if len(self._spent) >= COLLECTIONS_MAX or len(collection) > NAME_CHARS_MAX:
-                collection = OTHER
-            found = self._spent.setdefault(collection, Spent())
-        return found
+        return counters_of(self._spent, collection)
 
     def take(self) -> SpentByCollection:
         """What was counted since the last call."""

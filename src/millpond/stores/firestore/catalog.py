@@ -34,7 +34,7 @@ class FirestoreCatalog(ABC):
         self.names = names
         self.connection = connection
         self._queries = Queries(names, connection)
-        self._event_log = EventLog(self._queries, late_us)
+        self._event_log = EventLog(self._queries, connection.clock, late_us)
         self._counts = LogCounts(self._queries)
 
     @abstractmethod

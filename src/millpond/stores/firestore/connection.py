@@ -6,6 +6,7 @@ It never retries a call: the engine decides whether to try again, and what to re
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from google.cloud.firestore_v1.types import (
 
 from millpond.gcp.credentials import find_credentials
 from millpond.gcp.emulators import FIRESTORE_EMULATOR_VARIABLE, find_emulator
+from millpond.stores.firestore.clock import FirestoreClock
 from millpond.stores.firestore.counted_channel import CountedChannel
 from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.operations import Bill
@@ -46,6 +48,7 @@ class Connection:
         # What was billed, over all connections that replace one another.
         self.operations = Operations()
         self._bill = Bill(self.operations, names)
+        self.clock = FirestoreClock()
         self._deadline_s = deadline_s
         self._credentials = None
         if self.emulator is None:
@@ -69,13 +72,17 @@ class Connection:
         return self._client
 
     async def commit(self, request: Any) -> Any:
+        sent_ns = time.time_ns()
         async with self._watched() as client:
             answer = await client.commit(
                 request=CommitRequest.wrap(request), retry=None, timeout=self._deadline_s, metadata=self.metadata
             )
-        return CommitResponse.pb(answer)
+        raw = CommitResponse.pb(answer)
+        self.clock.learn(raw.commit_time, sent_ns)
+        return raw
 
     async def batch_get(self, request: Any) -> list[Any]:
+        sent_ns = time.time_ns()
         async with self._watched() as client:
             answers = await client.batch_get_documents(
                 request=BatchGetDocumentsRequest.wrap(request),
@@ -83,7 +90,10 @@ class Connection:
                 timeout=self._deadline_s,
                 metadata=self.metadata,
             )
-            return [BatchGetDocumentsResponse.pb(answer) async for answer in answers]
+            found = [BatchGetDocumentsResponse.pb(answer) async for answer in answers]
+        if found:
+            self.clock.learn(found[0].read_time, sent_ns)
+        return found
 
     async def close(self) -> None:
         client, self._client = self._client, None

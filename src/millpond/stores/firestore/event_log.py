@@ -7,17 +7,17 @@ one. `store` appends and asks; the outcome of an event never depends on the log.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 from millpond.concurrency import in_thread
-from millpond.core import timestamps
 from millpond.core.collections import EVENT_LOG, EVENT_SEGMENTS
 from millpond.core.decode import MESSAGE_ID_BYTES_MAX
 from millpond.core.log_filter import LogFilter
 from millpond.core.model import LogEntry, LogPage, Outcome, Snapshot
 from millpond.stores.firestore import old_entries
+from millpond.stores.firestore.clock import ERROR_US as CLOCK_ERROR_US
+from millpond.stores.firestore.clock import FirestoreClock
 from millpond.stores.firestore.log_reader import LogDocument, LogReader, PlacedEntry, Position, read_backwards
 from millpond.stores.firestore.queries import Queries
 from millpond.stores.firestore.segments import event_id_key, hash_id
@@ -31,8 +31,6 @@ _LOOKS_MAX = 300
 _DOCUMENT_LOOKS = 5
 # Segments and messages that `find` looks at: producers may give one event id to any number of events.
 _FOUND_MAX = 200
-# How far an estimate of Firestore's clock may be wrong. Smaller differences of clocks are not corrected.
-_CLOCK_ERROR_US = 1 * timestamps.SECOND_US
 
 
 class LoggedMessage(NamedTuple):
@@ -47,32 +45,30 @@ Messages = dict[tuple[int, str, int], LoggedMessage]
 
 
 class EventLog:
-    def __init__(self, queries: Queries, late_us: int) -> None:
+    def __init__(self, queries: Queries, clock: FirestoreClock, late_us: int) -> None:
         """`late_us`: how long after the last arrival in it a segment may be committed."""
         self._queries = queries
+        self._clock = clock
         self._late_us = late_us
-        self._clock_offset_us = 0
         # The reader of the last page that was followed by more, and the position after it.
         self._paused: tuple[str, LogReader] | None = None
 
-    def learn_clock(self, firestore_us: int, sent_us: int, answered_us: int) -> None:
-        """Firestore's clock was so between these times of ours: the times in ids are by Firestore's."""
-        if 0 <= answered_us - sent_us <= _CLOCK_ERROR_US:
-            offset = firestore_us - (sent_us + answered_us) // 2
-            self._clock_offset_us = offset if abs(offset) > _CLOCK_ERROR_US else 0
-
-    def _now_us(self) -> int:
-        """Firestore's time, about."""
-        return time.time_ns() // 1_000 + self._clock_offset_us
+    async def _now_us(self) -> int:
+        """Firestore's time, about. If no answer told it yet, ask."""
+        if not self._clock.is_known:
+            await self._queries.by_id(EVENT_SEGMENTS, 1)
+        return self._clock.now_us()
 
     def time_of(self, log: Sequence[LogEntry]) -> int:
         """The time for the segment of these entries: the last arrival, by Firestore's clock."""
-        return max(0, max(entry.arrived_at for entry in log) + self._clock_offset_us)
+        return max(0, max(entry.arrived_at for entry in log) + self._clock.offset_us)
 
     # --- by id ----------------------------------------------------------------------------------------------------
 
     async def find(self, any_id: str) -> list[LogEntry]:
         """Entries with this message id or event id, the oldest first."""
+        if not _is_unicode(any_id):
+            return []
         segments = await self._queries.where(
             EVENT_SEGMENTS, ("ids", "ARRAY_CONTAINS", hash_id(any_id)), limit=_FOUND_MAX
         )
@@ -80,16 +76,19 @@ class EventLog:
         keys = {event_id_key(any_id), old_entries.event_id_key(any_id)}
         by_event = {p.entry.delivery.message_id for p in found if p.entry.event_id in keys} - {any_id}
         found = [placed for placed in found if placed.entry.delivery.message_id == any_id]
-        if by_event:
-            # Not all entries of a message have its event id: it may have been unreadable once.
-            found += await self._entries_of(sorted(by_event)[:_FOUND_MAX])
+        # Not all entries of a message have its event id: it may have been unreadable once. And a message that was
+        # logged very often may have been settled in a segment beyond the limit.
+        incomplete = [any_id] if found and len(segments) == _FOUND_MAX else []
+        if by_event or incomplete:
+            found = [] if incomplete else found
+            found += await self._entries_of([*incomplete, *sorted(by_event)[:_FOUND_MAX]])
         messages = {message.place: message.entry for message in _messages(found).values()}
         return [messages[place] for place in sorted(messages)]
 
     async def _find_old(self, any_id: str) -> list[Snapshot]:
         by_message: list[Snapshot] = []
         # No message has a longer id, and Firestore refuses to search for it.
-        if len(any_id.encode(errors="replace")) <= MESSAGE_ID_BYTES_MAX:
+        if len(any_id.encode()) <= MESSAGE_ID_BYTES_MAX:
             by_message = await self._queries.where(EVENT_LOG, ("messageId", "EQUAL", any_id))
         event_id = old_entries.event_id_key(any_id)
         by_event = await self._queries.where(EVENT_LOG, ("eventId", "EQUAL", event_id))
@@ -121,7 +120,7 @@ class EventLog:
         reader = (
             paused[1]
             if paused is not None and paused[0] == after
-            else LogReader(self._queries, begin, self._now_us())
+            else LogReader(self._queries, begin, await self._now_us())
         )
         taken, more = await reader.take(limit)
         last = reader.position or begin
@@ -140,25 +139,36 @@ class EventLog:
         """
         since, until = wanted.times
         place = None if before is None else Position.decode(before)
-        end = self._now_us() + _CLOCK_ERROR_US if until is None else until + self._late_us
+        # Arrivals are by the clock of their instance, and documents by Firestore's. A commit may be late, too.
+        begin = None if since is None else since - self._late_us
+        end = await self._now_us() + CLOCK_ERROR_US if until is None else until + self._late_us
         end = end if place is None else min(end, place.at + 1)
-        listed: list[LogEntry] = []
+        listed: list[PlacedEntry] = []
         looked = 0
-        async for document in read_backwards(self._queries, since, end):
+        async for document in read_backwards(self._queries, begin, end):
             if place is not None and document[:2] > (place.at, place.name or ""):
                 continue
             given = place.given if place is not None and document.name == place.name else 0
             looked += _DOCUMENT_LOOKS
             async for entry in self._messages_of(document, given):
                 given += 1
-                if entry is not None and wanted.matches(entry):
-                    listed.append(without_data(entry))
-                looked += entry is None or not _says_all(entry)
+                if entry is not None and wanted.matches(entry.entry):
+                    listed.append(entry)
+                looked += entry is None or not _says_all(entry.entry)
                 if len(listed) == limit or looked >= _LOOKS_MAX:
-                    return LogPage(listed, Position(document.at, given, document.name).encode(), more=True)
-        return LogPage(listed, None, more=False)
+                    position = Position(document.at, given, document.name).encode()
+                    return LogPage(await self._once_each(listed), position, more=True)
+        return LogPage(await self._once_each(listed), None, more=False)
 
-    async def _messages_of(self, document: LogDocument, given: int) -> AsyncIterator[LogEntry | None]:
+    async def _once_each(self, listed: Sequence[PlacedEntry]) -> list[LogEntry]:
+        """The entries without their data, and without those of messages that every view took again later.
+
+        A view takes a message again if its document was deleted, and no receipt tells.
+        """
+        messages = await self._look_up(placed for placed in listed if _says_all(placed.entry))
+        return [without_data(e) for place, e in listed if place not in messages or messages[place].place == place]
+
+    async def _messages_of(self, document: LogDocument, given: int) -> AsyncIterator[PlacedEntry | None]:
         """The messages of a document, the last first; None for one that another entry stands for."""
         # Decompressing a large document takes long.
         placed = (await in_thread(document.decode))[::-1]
@@ -167,7 +177,7 @@ class EventLog:
             messages = await self._look_up(one for one in some if not _says_all(one.entry))
             for place, entry in some:
                 message = messages.get(place) or LoggedMessage(entry, place)
-                yield message.entry if message.place == place else None
+                yield PlacedEntry(place, message.entry) if message.place == place else None
 
 
 def all_entries(snapshots: Iterable[Snapshot]) -> list[LogEntry]:
@@ -201,6 +211,15 @@ def _log_order(placed: PlacedEntry) -> tuple[object, ...]:
     """By time. Of one time, a replay comes after the burial, and an entry that a later one completes after that."""
     entry = placed.entry
     return placed.place[0], entry.replay, entry.result.outcome in OPEN, placed.place
+
+
+def _is_unicode(text: str) -> bool:
+    """False for lone surrogates, such as bytes of a shell that are no UTF-8: no id has them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _says_all(entry: LogEntry) -> bool:

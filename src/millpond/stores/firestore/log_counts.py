@@ -42,7 +42,9 @@ class LogCounts:
             mine = counts.setdefault(topic, {})
             for outcome, n in outcomes.items():
                 mine[outcome] = mine.get(outcome, 0) + n
-        return counts
+        # A replay takes its letter's count back; the letter may be an old entry, or may have expired.
+        left = {topic: {o: n for o, n in outcomes.items() if n > 0} for topic, outcomes in counts.items()}
+        return {topic: outcomes for topic, outcomes in left.items() if outcomes}
 
     async def _sums(self) -> Counts:
         found = await self._queries.by_id(EVENT_SEGMENTS, 1, ids=(COUNT_KEYS.id, COUNT_KEYS.id + "."))
@@ -51,8 +53,7 @@ class LogCounts:
         counts: Counts = {}
         for key, n in zip(keys, sums, strict=True):
             outcome, _, topic = key.partition(" ")
-            if n > 0:
-                counts.setdefault(topic, {})[outcome] = n
+            counts.setdefault(topic, {})[outcome] = n
         return counts
 
     async def _count_old(self) -> Counts:

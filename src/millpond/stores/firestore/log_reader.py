@@ -92,9 +92,10 @@ class Position(NamedTuple):
     def end(self, late_us: int) -> Position:
         """Where to read on after the last entry: what is committed up to `late_us` late must not be missed.
 
-        Other parts of the log were read to their ends before, so it is not later than the reader's beginning.
+        Some parts of the log were read to their ends when the reader began, and not later. By then all was
+        committed that is older than `late_us`.
         """
-        return self if self.name is None else Position(max(0, min(self.at, self.began) - late_us))
+        return self if self.name is None else Position(max(0, self.began - late_us))
 
     def encode(self) -> str:
         return str(self.at) if self.name is None else f"{self.at} {self.given} {self.began} {self.name}"

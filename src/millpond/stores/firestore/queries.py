@@ -7,6 +7,7 @@ For `catalog` and `event_log`; the outcome of an event never depends on a query.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -145,7 +146,8 @@ class Queries:
             query.limit.value = limit
         request = _QUERY(parent=parent)
         request.structured_query.CopyFrom(query)
-        found = []
+        found: list[Snapshot] = []
+        sent_ns = time.time_ns()
         try:
             answers = await self._connection.client().run_query(
                 request=RunQueryRequest.wrap(request),
@@ -155,6 +157,8 @@ class Queries:
             )
             async for answer in answers:
                 raw = RunQueryResponse.pb(answer)
+                if not found:
+                    self._connection.clock.learn(raw.read_time, sent_ns)
                 if raw.HasField("document"):
                     document = raw.document
                     ref = self._names.ref(document.name)

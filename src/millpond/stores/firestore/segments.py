@@ -39,7 +39,7 @@ COUNT_KEYS = Ref(EVENT_SEGMENTS, "keys")
 TOO_LARGE = "the event log holds no data over 900,000 bytes, compressed; the letter does"
 # The reason of a view that has taken this very message before: the log has its entry since then, if it was on.
 _REDELIVERED = "duplicate_message_noop"
-# Outcomes that depend on the message alone, so a redelivery has them again.
+# Outcomes that depend on the message and the view's code alone. A redelivery has them again if that is the same.
 _SAME_AGAIN = frozenset({Outcome.FILTERED, Outcome.TOO_OLD})
 _TIME_DIGITS = 16
 # A producer's event id may be of any length, and is in the payload too.
@@ -100,9 +100,16 @@ def count_key(outcome: Outcome, topic: str) -> str:
 
 
 def _is_redelivery(entry: LogEntry) -> bool:
-    """Whether the views that took the message before are all that the entry would tell of."""
-    reasons = [view.reason for view in entry.result.views if view.outcome not in _SAME_AGAIN]
-    return not entry.replay and bool(reasons) and all(reason == _REDELIVERED for reason in reasons)
+    """Whether every view took this very message before."""
+    views = entry.result.views
+    return not entry.replay and bool(views) and all(view.reason == _REDELIVERED for view in views)
+
+
+def _is_repeated(entry: LogEntry) -> bool:
+    """Whether an earlier entry counts the message, most likely: views took it before, or it is not for them."""
+    views = entry.result.views
+    known = any(view.reason == _REDELIVERED for view in views)
+    return known and all(view.reason == _REDELIVERED or view.outcome in _SAME_AGAIN for view in views)
 
 
 def _bodies(entries: Sequence[LogEntry]) -> Iterator[tuple[list[LogEntry], bytes]]:
@@ -159,6 +166,9 @@ def _counts(entries: Sequence[LogEntry]) -> dict[str, int]:
     for entry in entries:
         outcome = entry.result.outcome
         if outcome is Outcome.RETRY or (entry.replay and outcome in {Outcome.POISON, Outcome.DUPLICATE}):
+            continue
+        if _is_repeated(entry) or (outcome is Outcome.POISON and not entry.result.buried):
+            # Poison in one view is in the log with the other views' effects, and counts with its burial.
             continue
         counts[count_key(outcome, entry.topic)] += 1
         if entry.replay:

@@ -6,7 +6,6 @@ Opened by `service.stores`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,20 +82,19 @@ class FirestoreStore(FirestoreCatalog):
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
         """As the port says. After a conflict, one more read finds the conflicting documents."""
+        # The first read tells Firestore's time, which the segments are named by.
+        known = await self._known_count_keys() if log else set()
         segments = encode_segments(log, self._event_log.time_of(log), self._log_keep) if log else []
         keys = {key for segment in segments for key in segment.data["counts"]}
-        known = await self._known_count_keys() if keys else set()
         request = self._encode(writes, segments, sorted(keys - known))
         if not request.writes:
             return Committed(())
-        sent_at = time.time_ns()
         try:
             response = await self.connection.commit(request)
         except CLIENT_ERRORS as error:
             if not is_conflict(error):
                 raise translate_commit(error) from error
             return Conflict(frozenset(await self._culprits(writes)))
-        self._learn_clock(response.commit_time, sent_at)
         known |= keys
         results = response.write_results[: len(writes)]
         versions = [
@@ -121,10 +119,6 @@ class FirestoreStore(FirestoreCatalog):
             (listed,) = await self.read([COUNT_KEYS])
             self._count_keys = self._count_keys or set((listed.data or {}).get("keys", ()))
         return self._count_keys
-
-    def _learn_clock(self, theirs: Any, sent_at: int) -> None:
-        """The event log is in order of Firestore's time: `theirs` was between `sent_at` and now."""
-        self._event_log.learn_clock(get_time(theirs) // 1_000, sent_at // 1_000, time.time_ns() // 1_000)
 
     def _encode(self, writes: Sequence[Write], segments: Sequence[Put], count_keys: Sequence[str]) -> Any:
         request = _COMMIT(database=self.names.database)
@@ -187,13 +181,10 @@ class FirestoreStore(FirestoreCatalog):
             request = _BATCH_GET(database=self.names.database, documents=names[at : at + _READ_AT_ONCE])
             if fields:
                 request.mask.field_paths.extend(fields)
-            sent_at = time.time_ns()
             try:
                 answers = await self.connection.batch_get(request)
             except CLIENT_ERRORS as error:
                 raise translate(error, "reading") from error
-            for raw in answers[:1]:
-                self._learn_clock(raw.read_time, sent_at)
             found += [(raw.found.name, raw.found) for raw in answers if raw.HasField("found")]
             found += [(raw.missing, None) for raw in answers if raw.missing]
         return found
