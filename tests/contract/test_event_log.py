@@ -283,7 +283,7 @@ def test_what_is_committed_late_is_read(fire: Firestore, log: FirestoreStore, ru
     run(store.commit([], [entry("m1", arrived_at=now)]))
     position = run(store.read_log(None, 9)).position
     position = run(store.read_log(position, 9)).position
-    run(log.commit([], [entry("late", arrived_at=now - 139 * SECOND_US)]))
+    run(log.commit([], [entry("late", arrived_at=now - 110 * SECOND_US)]))
     assert "late" in ids(whole_log(run, store, position))
 
 

@@ -21,6 +21,7 @@ from tests.common.rig import Bench, Rig
 SEEDS = {
     243: "a pass that was counted long ago came again, and was buried as too old to be counted",
     712: "one view failed on a pass and counted a copy of it, and the log said retry of the first message for ever",
+    1938: "the clock of an instance was behind: its replay seemed to be before the burial, and hid the other view",
 }
 
 
