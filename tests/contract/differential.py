@@ -83,6 +83,9 @@ class StoresAgree(RuleBasedStateMachine):
         self.sides = sides
         self.current: dict[Ref, Versions] = {}
         self.past: list[tuple[Ref, Versions]] = []
+        # The versions of the commit that deleted a document. Firestore's emulator takes them for those of the document
+        # that is gone, and no writer can: it never had them.
+        self.deleted: dict[Ref, set[tuple[Version | None, ...]]] = {}
         self.arrived = 0
         self.commit_of: dict[int, int] = {}
         # Messages that the log holds as settled.
@@ -155,6 +158,8 @@ class StoresAgree(RuleBasedStateMachine):
         assert len(versions) == len(wished)
         for one, new in zip(wished, versions, strict=True):
             self._moved(one, new)
+            if one.kind == "delete":
+                self.deleted[one.ref] = set(versions)
 
     def _moved(self, one: Wished, new: tuple[Version | None, ...]) -> None:
         """A write was applied: its versions are new ones, and a delete has none."""
@@ -186,6 +191,7 @@ class StoresAgree(RuleBasedStateMachine):
             for ref, versions in self.past
             if (ref == one.ref) == (one.wish is Wish.STALE)
             and (current is None or _could_be_read(versions, current))
+            and versions not in self.deleted.get(one.ref, ())
         ]
         return others[one.pick % len(others)] if others else self._every(NOBODYS)
 

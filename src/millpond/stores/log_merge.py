@@ -29,45 +29,61 @@ class MergedEntry(NamedTuple):
 
 def merge_entries(entries: Iterable[LogEntry]) -> list[MergedEntry]:
     """One for each message, in the order of their first entries. `entries` are in log order."""
-    messages: dict[str, list[LogEntry]] = {}
+    by_id: dict[str, list[LogEntry]] = {}
     for entry in entries:
-        messages.setdefault(entry.delivery.message_id, []).append(entry)
+        by_id.setdefault(entry.delivery.message_id, []).append(entry)
     return [
-        MergedEntry(_merge(group), group) for known in messages.values() for group in _by_message(known) if group
+        MergedEntry(_finished(message), message.sources) for known in by_id.values() for message in _messages(known)
     ]
 
 
-def _by_message(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
+class _Message:
+    """A message while its entries are met one after the other."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        self.entry = entry
+        self.sources = [entry]
+
+    def add(self, later: LogEntry) -> None:
+        self.entry = self._completed_by(later)
+        self.sources.append(later)
+
+    def _completed_by(self, later: LogEntry) -> LogEntry:
+        if not later.replay and later.result.outcome in OPEN and all(entry.replay for entry in self.sources):
+            # The burial, of which the replay seemed to be earlier, because the clock of its instance was behind. A
+            # replay has only the views that refused the message, and the burial all of them.
+            burial = msgspec.structs.replace(later, arrived_at=min(later.arrived_at, self.entry.arrived_at))
+            return completed(burial, self.entry) or completed(self.entry, later) or self.entry
+        return completed(self.entry, later) or self.entry
+
+
+def _messages(entries: Sequence[LogEntry]) -> list[_Message]:
     """Entries of one message id, by message: ids are unique only within a topic.
 
-    A replayed message may have been buried under another topic, or before its topic was known. If its own topic
-    has no other entry, it takes the open entry of its burial.
+    As a store does that completes entries when it appends: a replayed message may have been buried under another
+    topic, or before its topic was known. If its own topic has no entry, it completes that of its burial.
     """
-    if len(entries) == 1:
-        return [list(entries)]
-    groups: dict[str, list[LogEntry]] = {}
+    found: dict[str, _Message] = {}
     for entry in entries:
-        groups.setdefault(entry.topic, []).append(entry)
-    for topic, group in groups.items():
-        # An empty one was taken by another topic.
-        if not group or not all(entry.replay for entry in group):
-            continue
-        for other, theirs in groups.items():
-            # A replay under their topic that settled them has completed them.
-            if other != topic and all(entry.result.outcome in OPEN for entry in theirs if entry.replay):
-                mine = [e for e in theirs if e.result.outcome in OPEN and is_same_message(e, group[0])]
-                groups[other] = [e for e in theirs if all(e is not taken for taken in mine)]
-                group[:0] = mine
-    return list(groups.values())
+        topic = entry.topic
+        if entry.replay and topic not in found:
+            topic = next((known for known, message in found.items() if _is_burial(message.entry, entry)), topic)
+        message = found.pop(topic, None)
+        if message is None:
+            found[topic] = _Message(entry)
+        else:
+            message.add(entry)
+            found[message.entry.topic] = message
+    return sorted(found.values(), key=lambda message: message.entry.arrived_at)
 
 
-def _merge(group: Sequence[LogEntry]) -> LogEntry:
-    # A replay asks only the views that refused the message, so it completes the entry of the burial, also if the
-    # clock of its instance was behind.
-    merged, *following = sorted(group, key=lambda entry: entry.replay)
-    for later in following:
-        merged = completed(merged, later) or merged
-    better = {} if len(group) == 1 else _better_results(merged, group)
+def _is_burial(entry: LogEntry, replay: LogEntry) -> bool:
+    return entry.result.outcome in OPEN and is_same_message(entry, replay)
+
+
+def _finished(message: _Message) -> LogEntry:
+    merged, sources = message.entry, message.sources
+    better = {} if len(sources) == 1 else _better_results(merged, sources)
     if better:
         merged = _with_results(merged, better)
     # That it came by a replay was of use for finding its other entries only.

@@ -83,7 +83,7 @@ class EventLog:
             found = [] if incomplete else found
             found += await self._entries_of([*incomplete, *sorted(by_event)[:_FOUND_MAX]])
         messages = {message.place: message.entry for message in _messages(found).values()}
-        return [messages[place] for place in sorted(messages)]
+        return sorted(messages.values(), key=lambda entry: entry.arrived_at)
 
     async def _find_old(self, any_id: str) -> list[Snapshot]:
         by_message: list[Snapshot] = []
@@ -195,7 +195,7 @@ async def _placed_in_thread(snapshots: Sequence[Snapshot]) -> list[PlacedEntry]:
 
 
 def _messages(placed: Iterable[PlacedEntry]) -> Messages:
-    in_order = sorted(placed, key=_log_order)
+    in_order = sorted(placed, key=lambda one: one.place)
     # By identity: entries may be equal. `in_order` keeps them alive.
     places = {id(one.entry): one.place for one in in_order}
     found: Messages = {}
@@ -205,12 +205,6 @@ def _messages(placed: Iterable[PlacedEntry]) -> Messages:
         whole = [places[id(source)] for source in merged.sources if _says_all(source)]
         found.update(dict.fromkeys(mine, LoggedMessage(merged.entry, min(whole or mine))))
     return found
-
-
-def _log_order(placed: PlacedEntry) -> tuple[object, ...]:
-    """By time. Of one time, a replay comes after the burial, and an entry that a later one completes after that."""
-    entry = placed.entry
-    return placed.place[0], entry.replay, entry.result.outcome in OPEN, placed.place
 
 
 def _is_unicode(text: str) -> bool:
