@@ -90,6 +90,19 @@ def test_the_keys_that_work_everywhere(pond: Server, look: Open) -> None:
         expect(page.locator("main h1")).to_have_text(heading)
 
 
+def test_a_page_that_still_loads_is_left_in_silence(pond: Server, look: Open) -> None:
+    """Its requests are given up, and none of them is an error of the page."""
+    page = look(pond.url).go().page
+    for path in ("**/api/sparklines", "**/api/docs/**"):
+        page.route(path, lambda _: None)
+    with page.expect_request("**/api/sparklines"), page.expect_request("**/api/docs/**"):
+        page.keyboard.press("g")
+        page.keyboard.press("m")
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    expect(page.locator("main h1")).to_have_text("Events")
+
+
 def test_a_letter_is_found_opened_and_replayed_by_keys(pond: Server, look: Open) -> None:
     page = look(pond.url).go("#/letters").page
     expect(page.locator("table.rows tbody tr").first).to_be_visible()

@@ -83,8 +83,8 @@ class StoresAgree(RuleBasedStateMachine):
         self.sides = sides
         self.current: dict[Ref, Versions] = {}
         self.past: list[tuple[Ref, Versions]] = []
-        # The versions of the commit that deleted a document. Firestore's emulator takes them for those of the document
-        # that is gone, and no writer can: it never had them.
+        # The versions of the commit that deleted a document. Firestore's emulator takes them for the document's own
+        # ones, and no writer can: it was never told them.
         self.deleted: dict[Ref, set[tuple[Version | None, ...]]] = {}
         self.arrived = 0
         self.commit_of: dict[int, int] = {}

@@ -30,8 +30,8 @@ export async function show(page, body, names) {
   const page1 = (collection) => getJson(docsPath(collection) + query({ limit: SHOWN_MAX }), signal);
   const load = async () => {
     const lines = names.includes(TICKS) ? getJson("/api/sparklines", signal) : {};
-    const found = await Promise.all(shown.map(([collection]) => page1(collection)));
-    const prices = (await lines)[TICKS] ?? {};
+    const [byCollection, ...found] = await Promise.all([lines, ...shown.map(([collection]) => page1(collection))]);
+    const prices = byCollection[TICKS] ?? {};
     render(body, shown.map(([collection, title, content], n) =>
       section(title, found[n], collection, content(found[n].docs, prices))));
   };
