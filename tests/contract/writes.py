@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import itertools
 import time
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -135,13 +136,19 @@ def write_of(one: Wished, base: Version | None) -> Write:
     return Patch(one.ref, base, one.content) if one.kind == "patch" else Delete(one.ref, base)
 
 
+_ARRIVALS = itertools.count(1_000)
+
+
 def now_us() -> int:
     """For the times of entries that are read on: Firestore's reader compares them with Firestore's time."""
     return time.time_ns() // 1_000
 
 
 def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "t", **more: Any) -> LogEntry:
-    """What the log is told of a message; `more` are fields of the entry or of its delivery."""
+    """What the log is told of a message; `more` are fields of the entry or of its delivery.
+
+    Each arrives after the one before, unless its time is given: no two messages of a log arrive at once.
+    """
     delivery = Delivery(
         message_id=message_id,
         publish_time=7,
@@ -156,7 +163,7 @@ def entry(message_id: str, outcome: Outcome = Outcome.APPLIED, *, topic: str = "
         delivery=delivery,
         topic=topic,
         event_id=more.get("event_id"),
-        arrived_at=more.get("arrived_at", 9),
+        arrived_at=more["arrived_at"] if "arrived_at" in more else next(_ARRIVALS),
         result=Result(outcome, "applied", topic, views, buried=outcome is Outcome.POISON),
         replay=more.get("replay", False),
     )

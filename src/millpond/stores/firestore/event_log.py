@@ -195,7 +195,7 @@ async def _placed_in_thread(snapshots: Sequence[Snapshot]) -> list[PlacedEntry]:
 
 
 def _messages(placed: Iterable[PlacedEntry]) -> Messages:
-    in_order = sorted(placed, key=lambda one: one.place)
+    in_order = sorted(placed, key=_log_order)
     # By identity: entries may be equal. `in_order` keeps them alive.
     places = {id(one.entry): one.place for one in in_order}
     found: Messages = {}
@@ -205,6 +205,12 @@ def _messages(placed: Iterable[PlacedEntry]) -> Messages:
         whole = [places[id(source)] for source in merged.sources if _says_all(source)]
         found.update(dict.fromkeys(mine, LoggedMessage(merged.entry, min(whole or mine))))
     return found
+
+
+def _log_order(placed: PlacedEntry) -> tuple[object, ...]:
+    """By time. Of one time, a replay comes after the burial, and an open entry after one that is settled."""
+    entry = placed.entry
+    return placed.place[0], entry.arrived_at, entry.replay, entry.result.outcome in OPEN, placed.place
 
 
 def _is_unicode(text: str) -> bool:
