@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -71,7 +72,7 @@ class CountedChannel(grpc.aio.Channel):
         await self.close()
 
 
-class _Calls:
+class _Calls(ABC):
     """The calls of one method. Each has a decoder of its own, which sees its answers."""
 
     def __init__(
@@ -102,8 +103,9 @@ class _Calls:
         self._watch(call, counting)
         return call
 
+    @abstractmethod
     def _watch(self, call: Any, counting: Counting) -> None:
-        raise NotImplementedError
+        """Tell the counting when the call has ended."""
 
 
 # Google's client tells the kinds of calls apart by these classes.
