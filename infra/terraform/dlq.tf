@@ -2,7 +2,7 @@
 # subscriptions that do not exist yet, so each has its own from the start. Both keep messages for 14 days.
 
 resource "google_pubsub_topic" "dlq" {
-  for_each = var.subscriptions
+  for_each = local.subscriptions
 
   name                       = "${each.key}.dlq"
   message_retention_duration = "1209600s"
@@ -10,7 +10,7 @@ resource "google_pubsub_topic" "dlq" {
 }
 
 resource "google_pubsub_subscription" "dlq" {
-  for_each = var.subscriptions
+  for_each = local.subscriptions
 
   name                       = "${each.key}.dlq"
   topic                      = google_pubsub_topic.dlq[each.key].id

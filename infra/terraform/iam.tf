@@ -90,7 +90,7 @@ resource "google_service_account_iam_member" "push_token" {
 }
 
 resource "google_pubsub_topic_iam_member" "dlq" {
-  for_each = var.subscriptions
+  for_each = local.subscriptions
 
   topic  = google_pubsub_topic.dlq[each.key].name
   role   = "roles/pubsub.publisher"
@@ -98,7 +98,7 @@ resource "google_pubsub_topic_iam_member" "dlq" {
 }
 
 resource "google_pubsub_subscription_iam_member" "dlq" {
-  for_each = var.subscriptions
+  for_each = local.subscriptions
 
   subscription = (
     each.value.delivery == "push"
@@ -132,7 +132,7 @@ resource "google_cloud_run_v2_service_iam_member" "operator" {
 
 resource "google_pubsub_subscription_iam_member" "operator" {
   for_each = {
-    for pair in setproduct(keys(var.subscriptions), var.operators) : "${pair[0]} ${pair[1]}" => { name = pair[0], member = pair[1] }
+    for pair in setproduct(keys(local.subscriptions), var.operators) : "${pair[0]} ${pair[1]}" => { name = pair[0], member = pair[1] }
   }
 
   subscription = google_pubsub_subscription.dlq[each.value.name].name

@@ -3,10 +3,6 @@ locals {
   # Known before the service exists, so that the service can be told which audience to expect.
   push_audience = "https://${var.name}-${data.google_project.this.number}.${var.region}.run.app${local.push_path}"
 
-  push_subscriptions = { for name, s in var.subscriptions : name => s if s.delivery == "push" }
-  pull_subscriptions = { for name, s in var.subscriptions : name => s if s.delivery == "pull" }
-  topics             = toset([for s in values(var.subscriptions) : s.topic])
-
   # Pub/Sub moves messages to DLQs, and mints push tokens, as this account.
   pubsub_agent = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
@@ -23,10 +19,7 @@ locals {
       EVENT_LOG_TTL_DAYS  = coalesce(var.event_log_ttl_days, 0) == 0 ? "off" : tostring(var.event_log_ttl_days)
       # Poison is kept at once and never retried; the DLQs are for what 20 deliveries could not settle.
       POISON_POLICY = "park"
-      # So that producers need not name the topic in every message.
-      ROUTES = jsonencode({
-        for name, s in var.subscriptions : name => { kind = coalesce(s.kind, s.topic), topic = s.topic }
-      })
+      ROUTES        = jsonencode(local.routes)
     },
     # Without any, what the image itself says holds.
     length(var.views) == 0 ? {} : { VIEWS = join(",", var.views) },

@@ -33,7 +33,12 @@ locals {
     ]...)
   ]...)
 
-  # The signals in PromQL, which Cloud Monitoring speaks. The push service and the pull workers write the lines.
+  # The push service and the pull workers write the lines.
+  log_services = join(" OR ", [
+    for name in concat([var.name], [for worker in local.pull_workers : worker.name]) : "\"${name}\""
+  ])
+
+  # The signals in PromQL, which Cloud Monitoring speaks.
   log_metric = "logging_googleapis_com:user_${replace(var.name, "-", "_")}"
   log_labels = "{monitored_resource=\"cloud_run_revision\"}"
   requests   = "run_googleapis_com:request_count{monitored_resource=\"cloud_run_revision\",service_name=\"${var.name}\""
@@ -48,7 +53,7 @@ locals {
     },
   )
 
-  subscriptions_regex = join("|", [for name in sort(keys(var.subscriptions)) : replace(name, ".", "[.]")])
+  subscriptions_regex = join("|", [for name in sort(keys(local.subscriptions)) : replace(name, ".", "[.]")])
   undelivered         = "pubsub_googleapis_com:subscription_num_undelivered_messages"
   oldest              = "pubsub_googleapis_com:subscription_oldest_unacked_message_age"
   alert_gauges = {
@@ -114,7 +119,7 @@ resource "google_logging_metric" "signal" {
   description = "Millpond: ${local.alerts.signals[each.key].names}."
   filter = join(" AND ", [
     "resource.type=\"cloud_run_revision\"",
-    "resource.labels.service_name=(\"${var.name}\" OR \"${var.name}-pull\")",
+    "resource.labels.service_name=(${local.log_services})",
     each.value,
   ])
 

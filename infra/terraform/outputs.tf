@@ -18,6 +18,11 @@ output "dlq_subscriptions" {
   value       = { for name, subscription in google_pubsub_subscription.dlq : name => subscription.id }
 }
 
+output "pull_workers" {
+  description = "Which service pulls which subscriptions; with shards, the owner of each."
+  value       = { for worker in local.pull_workers : worker.name => worker.subscriptions }
+}
+
 output "artifacts_bucket" {
   description = "Where steps put their files; null without flow_worker."
   value       = one(google_storage_bucket.artifacts[*].name)

@@ -38,8 +38,10 @@ resource "google_pubsub_subscription" "push" {
 resource "google_pubsub_subscription" "pull" {
   for_each = local.pull_subscriptions
 
-  name                       = each.key
-  topic                      = google_pubsub_topic.events[each.value.topic].id
+  name  = each.key
+  topic = google_pubsub_topic.events[each.value.topic].id
+  # Pub/Sub cannot change a filter: another one deletes the subscription with all it holds, and makes it anew.
+  filter                     = each.value.filter
   ack_deadline_seconds       = 60
   message_retention_duration = "604800s"
 

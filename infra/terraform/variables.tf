@@ -37,17 +37,17 @@ variable "min_instances" {
 }
 
 variable "max_instances" {
-  description = "Most push instances."
+  description = "Most push instances. Few: those that write the same documents wait for each other, see docs/scaling.md."
   type        = number
 }
 
 variable "pull_instances" {
-  description = "Pull workers, always running. None are made without a pull subscription."
+  description = "Pull workers, always running. None are made without a pull subscription. Shards are dealt out among them: take a number that divides theirs."
   type        = number
 
   validation {
-    condition     = var.pull_instances >= 1
-    error_message = "At least 1: make a subscription push to do without workers."
+    condition     = var.pull_instances >= 1 && floor(var.pull_instances) == var.pull_instances
+    error_message = "A whole number, at least 1: make a subscription push to do without workers."
   }
 }
 
@@ -120,11 +120,12 @@ variable "built_in_views" {
 }
 
 variable "subscriptions" {
-  description = "Subscription to its topic, delivery (push or pull) and kind: the topic its views know, where the Pub/Sub topic has another name."
+  description = "Subscription to its topic, delivery (push or pull), kind (the topic its views know, where the Pub/Sub topic has another name) and shards: parts of the keys with one pull worker each, for producers that set the attribute shard. Never change the shards of an entry: docs/pull.md, Change the number."
   type = map(object({
     topic    = string
     delivery = string
     kind     = optional(string)
+    shards   = optional(number)
   }))
   default = {
     "millpond-system-events"    = { topic = "system.events", delivery = "push" }
@@ -137,6 +138,27 @@ variable "subscriptions" {
   validation {
     condition     = alltrue([for s in values(var.subscriptions) : contains(["push", "pull"], s.delivery)])
     error_message = "delivery must be push or pull."
+  }
+
+  validation {
+    condition     = alltrue([for s in values(var.subscriptions) : s.shards == null || s.delivery == "pull"])
+    error_message = "Only subscriptions with delivery = \"pull\" can have shards: Cloud Run gives a push to any instance."
+  }
+
+  validation {
+    condition     = alltrue([for s in values(var.subscriptions) : contains(range(2, 9), coalesce(s.shards, 2))])
+    error_message = "shards must be a whole number from 2 to 8; leave it out for one subscription that all workers pull."
+  }
+
+  validation {
+    # A map refuses a second element with the same key.
+    condition = can({
+      for made in flatten([
+        for name, s in var.subscriptions :
+        s.shards == null ? [name] : [for end in concat(range(s.shards), ["rest"]) : "${name}-${end}"]
+      ]) : made => true
+    })
+    error_message = "An entry has the name of a shard of another one: NAME with shards is NAME-0, NAME-1, … and NAME-rest."
   }
 }
 
@@ -203,9 +225,9 @@ variable "collection_prefix" {
 }
 
 variable "concurrency" {
-  description = "Requests at once per push instance; also CONSUMER_QUEUE_SIZE, so that Cloud Run adds an instance before one refuses."
+  description = "Requests at once per push instance; also CONSUMER_QUEUE_SIZE, so that Cloud Run adds an instance before one refuses. Many: all that wait share one commit, and another instance would write the same documents."
   type        = number
-  default     = 64
+  default     = 250
 }
 
 variable "cpu" {

@@ -1,7 +1,7 @@
 """Millpond folds at-least-once, out-of-order event streams into documents that are always right.
 
-The public API: what a module of views or steps imports, all that the built-in views and charts use, and `Pond`, for
-programs that embed Millpond. Everything else is private, and found through `docs/`.
+The public API: what a module of views or steps imports, all that the built-in views and charts use, `Pond`, for
+programs that embed Millpond, and `shard_of`, for producers. Everything else is private, and found through `docs/`.
 """
 
 import importlib
@@ -21,6 +21,7 @@ from millpond.core.errors import (
 from millpond.core.fields import is_blank, text_or_none, trimmed
 from millpond.core.ids import decode_id, encode_id
 from millpond.core.model import Delivery, Document, Event, Outcome, Ref, Result, Snapshot, ViewResult
+from millpond.core.shards import shard_of
 from millpond.core.stamp import SEQUENCE_LAST, clamp_event_time, decode_stamp, find_counter, parse_sequence
 from millpond.core.timestamps import parse as parse_time
 from millpond.core.timestamps import to_datetime, to_text
@@ -71,6 +72,7 @@ __all__ = [
     "parse_sequence",
     "parse_time",
     "representable",
+    "shard_of",
     "step",
     "text_or_none",
     "to_datetime",

@@ -22,6 +22,7 @@ from tests.alerts.tools import ROOT, run, unreadable
 
 TERRAFORM = ROOT / "infra" / "terraform"
 MONITORING = (TERRAFORM / "monitoring.tf").read_text(encoding="utf-8")
+SHARDS = (TERRAFORM / "shards.tf").read_text(encoding="utf-8")
 VARIABLES = (TERRAFORM / "variables.tf").read_text(encoding="utf-8")
 DATA = ROOT / "src" / "millpond" / "alerts" / FILE
 ALERTS = load()
@@ -29,18 +30,27 @@ ALERTS = load()
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The local values of monitoring.tf, with the defaults of variables. They need no provider: none is fetched."""
+    """The local values of monitoring.tf, with one entry of `subscriptions` in shards. They need no provider."""
     root = tmp_path_factory.mktemp("terraform")
     folder = root / "infra" / "terraform"
     folder.mkdir(parents=True)
     copy = root / DATA.relative_to(ROOT)
     copy.parent.mkdir(parents=True)
     copy.write_bytes(DATA.read_bytes())
-    (values,) = re.findall(r"^locals \{\n.*?^\}\n", MONITORING, re.MULTILINE | re.DOTALL)
-    variables = re.findall(r'^variable "(?:name|subscriptions)" \{\n.*?^\}\n', VARIABLES, re.MULTILINE | re.DOTALL)
-    names = ("alert_policies", "alert_counters", "alert_gauges", "log_filters", "log_groups")
+    values = re.findall(r"^locals \{\n.*?^\}\n", f"{SHARDS}{MONITORING}", re.MULTILINE | re.DOTALL)
+    used = r'^variable "(?:name|subscriptions|pull_instances)" \{\n.*?^\}\n'
+    variables = re.findall(used, VARIABLES, re.MULTILINE | re.DOTALL)
+    names = ("alert_policies", "alert_counters", "alert_gauges", "log_filters", "log_groups", "log_services")
     outputs = [f'output "{name}" {{\n  value = local.{name}\n}}\n' for name in names]
-    (folder / "main.tf").write_text("".join([values, *variables, *outputs]), encoding="utf-8")
+    (folder / "main.tf").write_text("".join([*values, *variables, *outputs]), encoding="utf-8")
+    given = {
+        "pull_instances": 2,
+        "subscriptions": {
+            "millpond-market-ticks": {"topic": "market-ticks", "delivery": "push"},
+            "millpond-orders": {"topic": "orders", "delivery": "pull", "shards": 4},
+        },
+    }
+    (folder / "given.auto.tfvars.json").write_text(json.dumps(given), encoding="utf-8")
     applied = run("terraform", "apply", "-auto-approve", "-no-color", "-input=false", folder=folder)
     assert applied.returncode == 0, applied.stdout + applied.stderr
     told = json.loads(run("terraform", "output", "-json", folder=folder).stdout)
@@ -112,6 +122,15 @@ def test_dead_letter_subscriptions_are_told_from_the_others(local: dict[str, Any
         assert bool(re.fullmatch(pattern, "millpond-market-ticks")) == (name != "dlq")
         assert bool(re.fullmatch(pattern, "millpond-market-ticks.dlq")) == (name == "dlq")
         assert re.fullmatch(pattern, "another-teams") is None
+        for shard in ("millpond-orders-0", "millpond-orders-3", "millpond-orders-rest"):
+            assert bool(re.fullmatch(pattern, shard)) == (name != "dlq")
+            assert bool(re.fullmatch(pattern, f"{shard}.dlq")) == (name == "dlq")
+
+
+def test_the_lines_of_every_worker_are_counted(local: dict[str, Any]) -> None:
+    """With shards the workers are several services; a metric that named one of them would miss the others."""
+    assert local["log_services"] == '"millpond" OR "millpond-pull" OR "millpond-pull-1"'
+    assert '"resource.labels.service_name=(${local.log_services})",' in MONITORING
 
 
 def test_log_lines_have_what_the_filters_ask_for(local: dict[str, Any]) -> None:

@@ -1,9 +1,15 @@
-"""Terraform's files as text, and the part of their grammar that the tests need, as `terraform fmt` lays it out."""
+"""Terraform's files: their text, the part of their grammar that the tests need, and what their local values are."""
 
 from __future__ import annotations
 
+import json
 import re
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from tests.alerts.tools import run
 
 ROOT = Path(__file__).parents[2]
 TERRAFORM = ROOT / "infra" / "terraform"
@@ -15,6 +21,21 @@ def text_of(*paths: Path) -> str:
 
 HCL = text_of(*TERRAFORM.glob("*.tf"))
 MODULE = text_of(*TERRAFORM.glob("modules/service/*.tf"))
+
+
+def evaluate(file: str, used: Iterable[str], told: Iterable[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What Terraform makes of a file's local values, with these variables. They need no provider."""
+    (values,) = re.findall(r"^locals \{\n.*?^\}\n", text_of(TERRAFORM / file), re.MULTILINE | re.DOTALL)
+    variables = [f'variable "{name}" {{\n{blocks("variable")[name]}}}\n' for name in used]
+    outputs = [f'output "{name}" {{\n  value = local.{name}\n}}\n' for name in told]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "main.tf").write_text("".join([values, *variables, *outputs]), encoding="utf-8")
+        (folder / "given.auto.tfvars.json").write_text(json.dumps(given), encoding="utf-8")
+        applied = run("terraform", "apply", "-auto-approve", "-no-color", "-input=false", folder=folder)
+        assert applied.returncode == 0, applied.stdout + applied.stderr
+        found = json.loads(run("terraform", "output", "-json", folder=folder).stdout)
+    return {name: found[name]["value"] for name in told}
 
 
 def blocks(kind: str) -> dict[str, str]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +18,10 @@ from millpond.core.collections import EVENT_LOG, EVENT_SEGMENTS, HISTORY, OWN
 from millpond.doctor import time_fields
 from millpond.live import spending
 from millpond.stores.firestore.segments import encode_segments
-from tests.alerts.tools import run
 from tests.contract.writes import entry
-from tests.docs.hcl import ROOT, TERRAFORM, blocks, lists_of, text_of
+from tests.docs.hcl import ROOT, blocks, evaluate, lists_of, text_of
 from tests.docs.written_documents import written_documents
 
-FIRESTORE = text_of(TERRAFORM / "firestore.tf")
 LIMITS = text_of(ROOT / "docs" / "limits.md")
 USED = ("view_collections", "indexed", "collection_prefix")
 TOLD = ("collection_id", "expire_fields", "unindexed_fields")
@@ -46,17 +42,7 @@ def times_written() -> dict[str, set[str]]:
 
 @functools.cache
 def _terraform(given: str) -> dict[str, Any]:
-    (values,) = re.findall(r"^locals \{\n.*?^\}\n", FIRESTORE, re.MULTILINE | re.DOTALL)
-    variables = [f'variable "{name}" {{\n{blocks("variable")[name]}}}\n' for name in USED]
-    outputs = [f'output "{name}" {{\n  value = local.{name}\n}}\n' for name in TOLD]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "main.tf").write_text("".join([values, *variables, *outputs]), encoding="utf-8")
-        (folder / "given.auto.tfvars.json").write_text(given, encoding="utf-8")
-        applied = run("terraform", "apply", "-auto-approve", "-no-color", "-input=false", folder=folder)
-        assert applied.returncode == 0, applied.stdout + applied.stderr
-        told = json.loads(run("terraform", "output", "-json", folder=folder).stdout)
-    return {name: told[name]["value"] for name in TOLD}
+    return evaluate("firestore.tf", USED, TOLD, json.loads(given))
 
 
 def terraform(**given: Any) -> dict[str, Any]:

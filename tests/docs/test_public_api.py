@@ -26,6 +26,7 @@ EMBEDDING = {
     *("Delivery", "MillpondError", "Outcome", "Overloaded", "Pond", "Result", "Settings", "SettingsError"),
     *("StoreError", "UsageError", "ViewResult", "load_settings"),
 }
+PRODUCERS = {"shard_of"}
 HEAVY = (
     "apsw",
     "asyncio",
@@ -60,7 +61,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_the_public_api_is_pinned() -> None:
-    assert set(millpond.__all__) == VIEWS | STEPS | EMBEDDING | {"__version__"}
+    assert set(millpond.__all__) == VIEWS | STEPS | EMBEDDING | PRODUCERS | {"__version__"}
     assert sorted(set(millpond.__all__)) == sorted(millpond.__all__) == sorted(dir(millpond))
 
 
@@ -75,10 +76,10 @@ def test_a_name_that_is_not_there_is_an_error() -> None:
         _ = millpond.Ponds
 
 
-@pytest.mark.parametrize("name", sorted(VIEWS | STEPS | EMBEDDING))
+@pytest.mark.parametrize("name", sorted(VIEWS | STEPS | EMBEDDING | PRODUCERS))
 def test_a_public_name_is_documented(name: str) -> None:
-    """In code on a page of those who use it: views, steps or embedding."""
-    pages = ("views.md", "flow.md", "embedding.md")
+    """In code on a page of those who use it: views, steps, embedding or producers."""
+    pages = ("views.md", "flow.md", "embedding.md", "pull.md")
     text = "\n".join((DOCS / page).read_text(encoding="utf-8") for page in pages)
     code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
     assert re.search(rf"\b{name}\b", code), f"{name} stands in no code of {pages}"

@@ -120,9 +120,12 @@ def test_each_service_has_what_differs() -> None:
     assert each("memory") == ["var.memory", "var.memory", "var.flow_memory"]
     assert each("admin_token_secret") == ["var.admin_token_secret", None, "var.admin_token_secret"]
     assert push["audiences"] == "[local.push_audience]"
-    assert pull["min_instances"] == pull["max_instances"] == "var.pull_instances"
+    assert pull["min_instances"] == pull["max_instances"] == "local.pull_workers[count.index].instances"
     assert pull["ingress"] == '"INGRESS_TRAFFIC_INTERNAL_ONLY"'
-    assert pull["count"] == "length(local.pull_subscriptions) > 0 ? 1 : 0"
+    assert pull["count"] == "length(local.pull_workers)"
+    assert pull["name"] == "local.pull_workers[count.index].name"
+    options = '[for name in local.pull_workers[count.index].subscriptions : ["--subscription", name]]'
+    assert pull["args"] == f'concat(["pull"], flatten({options}))'
 
 
 def test_a_service_of_an_older_state_is_not_made_again() -> None:

@@ -4,7 +4,7 @@ environment        = "dev"
 region             = "europe-west1"
 firestore_location = "europe-west1"
 min_instances      = 0
-max_instances      = 2
+max_instances      = 1
 pull_instances     = 1
 protected          = false
 

@@ -4,6 +4,6 @@ environment        = "prod"
 region             = "europe-west1"
 firestore_location = "eur3"
 min_instances      = 1
-max_instances      = 20
+max_instances      = 3
 pull_instances     = 2
 protected          = true

@@ -4,6 +4,6 @@ environment        = "staging"
 region             = "europe-west1"
 firestore_location = "eur3"
 min_instances      = 1
-max_instances      = 4
+max_instances      = 2
 pull_instances     = 1
 protected          = false
