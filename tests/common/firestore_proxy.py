@@ -46,6 +46,13 @@ _ANSWERS: dict[str, Any] = {
 _COMMIT_REQUEST: Any = CommitRequest.pb()
 _COUNTED: Any = RunAggregationQueryResponse.pb()
 _LISTED: Any = ListDocumentsResponse.pb()
+_NUMBERS = ("reads", "writes", "refused", "deletes", "billed_reads")
+_PRECONDITION = {
+    StatusCode.ALREADY_EXISTS,
+    StatusCode.NOT_FOUND,
+    StatusCode.FAILED_PRECONDITION,
+    StatusCode.ABORTED,
+}
 # A closing socket with this option sends RST, not FIN.
 _LINGER_NONE = struct.pack("ii", 1, 0)
 
@@ -83,6 +90,8 @@ class Counts(msgspec.Struct):
     reads: int = 0
     # Writes the emulator applied, deletes among them.
     writes: int = 0
+    # Commits that a precondition refused.
+    refused: int = 0
     deletes: int = 0
     # Reads as they are billed: those above, queries that found nothing, counts, and listings.
     billed_reads: int = 0
@@ -94,8 +103,7 @@ class Counts(msgspec.Struct):
     def since(self, earlier: Counts) -> Counts:
         calls = Counter(self.calls)
         calls.subtract(earlier.calls)
-        numbers = ("reads", "writes", "deletes", "billed_reads")
-        return Counts(+calls, *(getattr(self, name) - getattr(earlier, name) for name in numbers))
+        return Counts(+calls, *(getattr(self, name) - getattr(earlier, name) for name in _NUMBERS))
 
     def add_call(self, method: str, request: bytes, answers: list[bytes]) -> None:
         """A call that the emulator answered to its end."""
@@ -132,8 +140,10 @@ class Counts(msgspec.Struct):
 class FirestoreProxy:
     """Belongs to the event loop it was started on; `running_proxy` gives it one of its own."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, round_trip_s: float = 0.0) -> None:
+        """`round_trip_s` is added to every call, half of it on either way."""
         self._upstream = upstream
+        self._way_s = round_trip_s / 2
         self._channel: grpc.aio.Channel | None = None
         self._server: grpc.aio.Server | None = None
         self._doors: list[asyncio.Server] = []
@@ -144,6 +154,8 @@ class FirestoreProxy:
         # By database.
         self.faults: dict[str, Fault] = {}
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
+        # The headers of the last call, by method.
+        self.headers: dict[str, list[tuple[str, Any]]] = {}
 
     async def __aenter__(self) -> Self:
         self._channel = grpc.aio.insecure_channel(self._upstream, options=_UNLIMITED)
@@ -171,8 +183,7 @@ class FirestoreProxy:
     def total(self) -> Counts:
         """All databases together, so far."""
         calls = sum((Counter(one.calls) for one in self.counts.values()), Counter())
-        numbers = ("reads", "writes", "deletes", "billed_reads")
-        return Counts(calls, *(sum(getattr(one, name) for one in self.counts.values()) for name in numbers))
+        return Counts(calls, *(sum(getattr(one, name) for one in self.counts.values()) for name in _NUMBERS))
 
     async def open_door(self) -> str:
         """One more address, whose connections no other client shares."""
@@ -190,6 +201,7 @@ class FirestoreProxy:
         method = path.rpartition("/")[2]
         sent = context.invocation_metadata() or ()
         metadata = [(name, value) for name, value in sent if not name.startswith(_NOT_PASSED_ON)]
+        self.headers[method] = sorted(metadata)
         database = str(dict(metadata).get(_DATABASE, ""))
         counts = self.counts[database]
         counts.calls[method] += 1
@@ -200,24 +212,33 @@ class FirestoreProxy:
             if fault.kind == LATE:
                 self._kept.append((path, request, metadata))
             await self._strike(fault, context)
+        await self._travel()
         held: bytes | None = None
         answers: list[bytes] = []
         try:
             async for answer in self._ask(path, request, metadata, context.time_remaining()):
                 counts.add_answer(method, answer)
                 answers.append(answer)
-                if held is not None:
+                if held is None:
+                    await self._travel()
+                else:
                     yield held
                 held = answer
             counts.add_call(method, request, answers)
         except grpc.aio.AioRpcError as error:
+            counts.refused += method == COMMIT and error.code() in _PRECONDITION
             if fault is None:
+                await self._travel()
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
         if fault is not None:
             # All but the last answer went out: a stream may break off after half of the documents.
             await self._strike(fault, context)
         if held is not None:
             yield held
+
+    async def _travel(self) -> None:
+        if self._way_s:
+            await asyncio.sleep(self._way_s)
 
     def _ask(self, path: str, request: bytes, metadata: Any, timeout: float | None) -> AsyncIterator[bytes]:
         assert self._channel is not None
@@ -288,12 +309,12 @@ async def _until_first(*pumps: Any) -> None:
 
 
 @contextlib.contextmanager
-def running_proxy(upstream: str) -> Iterator[FirestoreProxy]:
+def running_proxy(upstream: str, round_trip_s: float = 0.0) -> Iterator[FirestoreProxy]:
     """A proxy on a thread and an event loop of its own, for benchmarks and tests of processes."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="firestore-proxy")
     thread.start()
-    proxy = FirestoreProxy(upstream)
+    proxy = FirestoreProxy(upstream, round_trip_s)
     try:
         asyncio.run_coroutine_threadsafe(proxy.__aenter__(), loop).result()
         try:

@@ -19,6 +19,7 @@ _PLACES = {
         "tests/ingress/pull/test_ending.py",
         "tests/ingress/pull/test_flow.py",
         "tests/ingress/pull/test_settling.py",
+        "tests/ingress/pull/test_shards.py",
     ),
     FIRESTORE: (
         *("tests/wire/", "tests/upgrade/", "tests/instances/", "tests/contract/test_firestore.py"),

@@ -15,7 +15,7 @@ from google.cloud import firestore
 from google.cloud.firestore_v1.vector import Vector
 
 from millpond.core.errors import Unavailable, WriteRefused
-from millpond.core.model import Committed, Patch, Put, Ref
+from millpond.core.model import Committed, Conflict, Patch, Put, Ref
 from millpond.stores.firestore.store import COMMIT_BYTES_MAX_EMULATOR, FirestoreStore
 from tests.common.firestore_proxy import AFTER, BEFORE, COMMIT, HANG, READ, Fault
 from tests.common.stores import Run
@@ -82,14 +82,25 @@ def test_a_call_that_hangs_ends_at_its_deadline(fire: Firestore, run: Run, metho
     assert DEADLINE_S <= time.monotonic() - began < DEADLINE_S + 1
 
 
-def test_the_culprits_cost_one_call_without_contents(fire: Firestore, run: Run) -> None:
-    """A conflict is one commit and one reading of names."""
+def test_a_conflict_costs_one_call(fire: Firestore, run: Run) -> None:
+    """It tells whether a document exists that was to be created; which one has changed, the engine finds out."""
     store = fire.store()
-    run(store.commit([Put(A, None, {"blob": "x" * 100_000})]))
+    first = run(store.commit([Put(A, None, {"n": 1})]))
+    assert isinstance(first, Committed)
+    run(store.commit([Put(A, first.versions[0], {"n": 2})]))
     fire.proxy.counts.clear()
-    run(store.commit([Put(A, None, {}), Put(B, None, {})]))
-    assert fire.counts.calls == {COMMIT: 1, READ: 1}
-    assert fire.counts.reads == 2
+    assert run(store.commit([Put(A, None, {}), Put(B, None, {})])) == Conflict(exists=True)
+    assert run(store.commit([Put(A, first.versions[0], {}), Put(B, None, {})])) == Conflict(exists=False)
+    assert (fire.counts.calls, fire.counts.refused) == ({COMMIT: 2}, 2)
+
+
+def test_documents_of_one_commit_have_one_version(fire: Firestore, run: Run) -> None:
+    """By that an instance counts the commits of others."""
+    store = fire.store()
+    committed = run(store.commit([Put(A, None, {"n": 1}), Put(B, None, {"n": 1})]))
+    assert isinstance(committed, Committed)
+    assert committed.versions[0] == committed.versions[1]
+    assert {found.version for found in run(store.read([A, B]))} == set(committed.versions)
 
 
 def test_two_writers_at_once_lose_nothing(fire: Firestore, run: Run) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from grpc import StatusCode
 
 from millpond.core.errors import AccessDenied, StoreError, Unavailable, WriteRefused
-from millpond.core.model import Conflict, Put, Ref
+from millpond.core.model import Conflict, Outcome, Patch, Put, Ref
 from millpond.stores.firestore.errors import CLIENT_ERRORS, translate
 from millpond.stores.firestore.store import FirestoreStore
 from tests.common.firestore_proxy import BEFORE, COMMIT, DETAILS, READ, Fault, FirestoreProxy
+from tests.common.pond import service
+from tests.common.rig import Rig
 
-# (what a read becomes, what a commit becomes). A conflict is a value; its culprits are read, and there are none.
+# (what a read becomes, what a commit becomes). A conflict is a value; the engine finds its documents.
 # Unavailable where it is unknown whether it was applied, AccessDenied where only an operator can mend it.
 MEANINGS: dict[StatusCode, tuple[type, type]] = {
     StatusCode.CANCELLED: (Unavailable, Unavailable),
@@ -77,7 +83,7 @@ async def test_every_status_has_a_meaning(
                     assert found.code == status.name
                     assert DETAILS in str(found)
                 else:
-                    assert found == Conflict()
+                    assert found == Conflict(exists=status is StatusCode.ALREADY_EXISTS)
 
 
 def test_no_status_is_forgotten() -> None:
@@ -88,12 +94,67 @@ def test_no_status_is_forgotten() -> None:
 async def test_a_conflict_whose_culprits_cannot_be_read_is_the_reads_error(
     firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that does not exist answers NOT_FOUND to both calls: no conflict, and an operator must act."""
+    """A database that does not exist answers NOT_FOUND to both calls: no contention, and an operator must act."""
+    async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+        for number, (status, reason) in enumerate(
+            ((StatusCode.NOT_FOUND, "access_denied"), (StatusCode.UNAVAILABLE, "store_unavailable"))
+        ):
+            proxy.faults.clear()
+            async with Rig(store, FIRESTORE_RETRY_MAX_TOTAL_S="3") as rig:
+                await rig.engine.handle(service(f"m{number}1", 1, "ok", 2 * number))
+                (known,) = await store.read([Ref("ops_services", "dev__api")])
+                assert known.version is not None
+                await store.commit([Patch(known.ref, known.version, {("status",): "changed"})])
+                proxy.faults[store.names.database] = Fault(READ, BEFORE, status, None)
+                result = await rig.engine.handle(service(f"m{number}2", 2, "ok", 2 * number + 1))
+            assert (result.outcome, result.reason) == (Outcome.RETRY, reason)
+
+
+async def test_calls_carry_the_headers_of_googles_client(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads and commits go past that client: Firestore routes a call by one of the headers it adds."""
+    async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
+        await store.read([REF])
+        await store.commit([Put(REF, None, {"n": 1})])
+        ours = dict(proxy.headers)
+        client, about = store.connection.client(), {"database": store.names.database}
+        documents = [store.names.document(REF)]
+        metadata = store.connection.metadata
+        answers = await client.batch_get_documents({**about, "documents": documents}, metadata=metadata)
+        assert [answer.found.name async for answer in answers] == documents
+        await client.commit({**about, "writes": [{"delete": documents[0]}]}, metadata=metadata)
+        assert {READ: ours[READ], COMMIT: ours[COMMIT]} == {
+            READ: proxy.headers[READ],
+            COMMIT: proxy.headers[COMMIT],
+        }
+        assert "x-goog-request-params" in dict(ours[COMMIT])
+
+
+class Asked(list[Any]):
+    """What a call was asked for; it can be watched."""
+
+
+async def test_a_failed_call_leaves_nothing_behind(
+    firestore_emulator: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the garbage collector: the server lets it run seldom, and conflicts are common in a fleet."""
     async with store_behind_proxy(firestore_emulator, project, monkeypatch) as (store, proxy):
         await store.commit([Put(REF, None, {"n": 1})])
-        for status, meaning in ((StatusCode.NOT_FOUND, AccessDenied), (StatusCode.UNAVAILABLE, Unavailable)):
-            proxy.faults[store.names.database] = Fault(READ, BEFORE, status, None)
-            assert type(await call(store, COMMIT)) is meaning
+        gc.collect()
+        gc.disable()
+        try:
+            writes = Asked([Put(REF, None, {"n": 2})])
+            assert await store.commit(writes) == Conflict(exists=True)
+            proxy.faults[store.names.database] = Fault(READ, BEFORE, StatusCode.UNAVAILABLE)
+            refs = Asked([REF])
+            with contextlib.suppress(Unavailable):
+                await store.read(refs)
+            left = [weakref.ref(writes), weakref.ref(refs)]
+            del writes, refs
+            assert [one() for one in left] == [None, None]
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("kind", [DefaultCredentialsError, RefreshError])

@@ -3,7 +3,7 @@
     MillpondError
     ├─ SettingsError            refuse to start: which setting, its value, what is allowed
     │  └─ SettingsMissing       those without a default that are not set, all at once
-    ├─ UsageError               an embedded pond is called in a way that cannot work
+    ├─ UsageError               a public function or an embedded pond is called in a way that cannot work
     ├─ Poison                   the event is invalid, and a retry cannot change that
     │  ├─ MalformedEnvelope     nothing identifiable arrived: 400, nothing kept
     │  ├─ UnroutableEvent       no view feeds on it
@@ -70,7 +70,7 @@ class SettingsMissing(SettingsError):
 
 
 class UsageError(MillpondError):
-    """A call of `Pond` that cannot work: it does not run, or an argument is wrong. Nothing was stored."""
+    """A call that cannot work: a pond does not run, or an argument is wrong. Nothing was stored."""
 
 
 # The embedded server runs without Google's libraries: neither the plain package nor `make run` installs them.

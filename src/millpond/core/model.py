@@ -181,6 +181,8 @@ class Conflict(NamedTuple):
     """Nothing was applied: a precondition failed. `refs` are the conflicting documents, if the store knows them."""
 
     refs: frozenset[Ref] = frozenset()
+    # Whether a document that was to be created may exist. False if only versions can have been in the way.
+    exists: bool = True
 
 
 class Outcome(enum.StrEnum):

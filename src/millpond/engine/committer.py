@@ -1,6 +1,7 @@
 """One try of one batch: read what is not cached, plan, commit. Returns results, and the batches left to try.
 
-conflict        another writer was first: read the conflicting documents again; after two conflicts, split the batch
+conflict        another writer was first: messages about its documents go back to the queue, which keeps them in the
+                lane; the others are committed at once, on what was read to find that out
 unavailable     whether the commit was applied is unknown: back off, read everything again, plan again
 refused         one write is impossible: halve the batch until its message is alone, then the message until its
                 view is alone; bury it for that view, commit the rest
@@ -20,7 +21,7 @@ from millpond.core.item import Item
 from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
 from millpond.core.ports import DeadLetterSink, Store
-from millpond.engine.conflict_groups import split
+from millpond.engine.contention import OtherWriters
 from millpond.engine.poison_policy import refuse_or_bury
 from millpond.engine.reader import Sight, SnapshotReader, doubtful
 from millpond.engine.rules import EngineRules
@@ -37,10 +38,11 @@ from millpond.telemetry.metrics import Metrics
 
 # Letters written at the same time. A letter on a topic takes a round trip to Pub/Sub.
 _LETTERS_AT_ONCE = 32
-_CONFLICT_PAUSE_S = 0.005
-_CONFLICT_PAUSE_MAX_S = 0.25
+# Two commits that contended for locks, with no document changed, are not tried again at the same moment.
+_CONFLICT_PAUSE_S = 0.02
+# Every so many conflicts a message reads all of its documents: not every server says that one exists.
+_READ_ALL_EVERY = 8
 _CONTENTION = StoreError("other writers kept changing the documents")
-_NO_REFS: frozenset[Ref] = frozenset()
 
 Answers = list[tuple[Ticket, Result]]
 # Called for each read or commit that failed: why, which try of its batch it was, and how many messages wait for it.
@@ -58,6 +60,7 @@ class Committer:
         wall_clock: Callable[[], int],
         jitter: random.Random,
         on_failed_try: OnFailedTry,
+        others: OtherWriters,
     ) -> None:
         self._store = store
         self._sink = dead_letter_sink
@@ -66,7 +69,8 @@ class Committer:
         self._wall_clock = wall_clock
         self._jitter = jitter
         self._on_failed_try = on_failed_try
-        self._reader = SnapshotReader(store, metrics, rules.cache_entries_max)
+        self._others = others
+        self._reader = SnapshotReader(store, metrics, rules.cache_entries_max, others)
         self._stopping = False
 
     def stop(self) -> None:
@@ -88,6 +92,8 @@ class Committer:
             async with in_time(tickets):
                 planned, sight = await self._plan(batch)
                 committed = await self._write(planned)
+                if isinstance(committed, Conflict) and batch.lane is None:
+                    committed = await self._explain(committed, planned, sight)
         except WriteRefused as refusal:
             return self._isolate(tickets, refusal)
         except OutOfTime as error:
@@ -96,6 +102,7 @@ class Committer:
             return await self._back_off(batch, error, loop.time() - began)
         except Exception as bug:  # noqa: BLE001 - it must not affect the batch's other messages
             return self._survive(tickets, bug)
+        self._learn(batch, committed, planned, sight, loop.time() - began)
         if isinstance(committed, Conflict):
             return self._contend(batch, committed)
         self._reader.remember(planned, sight, committed, sum(ticket.weight for ticket in tickets))
@@ -131,7 +138,7 @@ class Committer:
 
     async def _plan(self, batch: Batch) -> tuple[Plan, Sight]:
         items = [ticket.item for ticket in batch.tickets]
-        sight = await self._reader.look(batch.tickets, batch.doubted)
+        sight = await self._reader.look(batch)
         planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
         # Plan again after each read: the read may change a verdict, and time has passed. An event may by now be too
         # old to be counted, unless its receipt, which was assumed absent, exists.
@@ -189,25 +196,60 @@ class Committer:
     def _refuse_or_bury(self, item: Item) -> Result | None:
         return refuse_or_bury(item, self._rules, self._wall_clock())
 
+    def _learn(
+        self, batch: Batch, committed: Committed | Conflict, planned: Plan, sight: Sight, took_s: float
+    ) -> None:
+        """Learn from the answer to a commit what other instances do."""
+        if batch.lane is not None:
+            if isinstance(committed, Conflict):
+                batch.lane.lost(took_s, sight.others_seen)
+            else:
+                batch.lane.won(took_s, len(batch.tickets), sight.others_seen)
+        elif self._others.changed_share > 0 and isinstance(committed, Committed):
+            known = sight.assumed | sight.fresh
+            trusted = sum(write.ref not in known for write in planned.writes)
+            # A batch without cached documents shows little, but if no others come, the share must fall as well.
+            self._others.compared(trusted or int(not sight.cached and not batch.just_read), 0)
+
+    async def _explain(self, conflict: Conflict, planned: Plan, sight: Sight) -> Conflict:
+        """Find the documents that others changed, unless the store has named them.
+
+        Only those that stood there before are read, and the next try plans with what was read.
+        """
+        if conflict.refs or conflict.exists:
+            return conflict
+        standing = {write.ref: write.base for write in planned.writes if write.ref not in sight.assumed}
+        changed = await self._reader.find_changed(standing, sight.fresh)
+        # If none has changed, either two commits contended for locks, or a document that was assumed absent exists.
+        return Conflict(changed, exists=not changed)
+
     def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
-        """Another writer was first. Groups that share no document go on separately, so that not all must wait."""
-        conflicts = batch.conflicts + 1
+        """Another writer was first. Messages about its documents wait for a turn, the others are tried again."""
         self._metrics.conflicts += 1
-        doubted = self._drop(batch.tickets, conflict.refs)
+        self._reader.forget(conflict.refs)
+        had_read_all = all(ticket.reads_all for ticket in batch.tickets)
+        for ticket in batch.tickets:
+            ticket.conflicts += 1
+            ticket.reads_all = conflict.exists or ticket.conflicts % _READ_ALL_EVERY == 0
         answers, tickets = self._expire(batch.tickets, _CONTENTION, "contention")
-        if not tickets:
-            return Progress(answers)
-        groups = split(tickets, conflict.refs) if conflicts > 1 else [tickets]
-        if len(groups) > 1:
-            return Progress(answers, [Batch(group, doubted, conflicts) for group in groups], apart=True)
-        pause_max_s = min(_CONFLICT_PAUSE_S * 2**conflicts, _CONFLICT_PAUSE_MAX_S)
-        pause_s = self._jitter.uniform(0, pause_max_s) if conflicts > 1 else 0.0
-        return Progress(answers, [Batch(tickets, doubted, conflicts, batch.failures, pause_s)])
+        if batch.lane is not None:
+            return Progress(answers, back=tickets)
+        standing = frozenset(ref for ticket in tickets for ref in ticket.needs.read)
+        # A document that was assumed to be absent, such as a receipt, is not contended if it exists.
+        contended = standing if had_read_all and not conflict.refs else conflict.refs & standing
+        if not contended:
+            self._drop(tickets)
+            pause_s = self._jitter.uniform(0, _CONFLICT_PAUSE_S) if not conflict.refs else 0.0
+            return Progress(answers, [Batch(tickets, pause_s=pause_s)] if tickets else ())
+        self._others.contend(contended, asyncio.get_running_loop().time())
+        calm = [ticket for ticket in tickets if contended.isdisjoint(ticket.refs)]
+        back = [ticket for ticket in tickets if not contended.isdisjoint(ticket.refs)]
+        return Progress(answers, [Batch(calm, just_read=True)] if calm else (), back=back)
 
     def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused) -> Progress:
         """The store can never accept one of the writes: halve until its view is alone, which then refuses it."""
         if len(tickets) > 1:
-            return _halved(tickets, _NO_REFS)
+            return _halved(tickets)
         (ticket,) = tickets
         if ticket.item.letter is not None:
             # The letter cannot be stored either: the message stays with its sender.
@@ -220,9 +262,9 @@ class Committer:
 
     def _survive(self, tickets: Sequence[Ticket], bug: Exception) -> Progress:
         """After an unexpected error, halve the batch until the message that causes it is alone."""
-        doubted = self._drop(tickets)
+        self._doubt(tickets)
         if len(tickets) > 1:
-            return _halved(tickets, doubted)
+            return _halved(tickets)
         (ticket,) = tickets
         report_bug(bug)
         return Progress([(ticket, internal_error(ticket.item, bug))])
@@ -230,10 +272,12 @@ class Committer:
     def _give_up(self, batch: Batch, error: OutOfTime) -> Progress:
         """The time of every message is up: answer them all."""
         self._drop(batch.tickets)
-        if batch.conflicts:
-            return Progress(self._expire_all(batch.tickets, _CONTENTION, "contention"))
-        self._note_failure(batch, error)
-        return Progress(self._expire_all(batch.tickets, error, error.reason))
+        contended = [ticket for ticket in batch.tickets if ticket.conflicts]
+        others = [ticket for ticket in batch.tickets if not ticket.conflicts]
+        if others:
+            self._note_failure(batch, error)
+        answers = self._expire_all(contended, _CONTENTION, "contention")
+        return Progress([*answers, *self._expire_all(others, error, error.reason)])
 
     async def _back_off(self, batch: Batch, error: StoreError, took_s: float) -> Progress:
         """Try again after a pause, with the messages that have time left; the others are answered RETRY.
@@ -242,7 +286,7 @@ class Committer:
         """
         rules, tickets = self._rules, batch.tickets
         failures = self._note_failure(batch, error)
-        doubted = self._drop(tickets)
+        self._doubt(tickets)
         if isinstance(error, AccessDenied):
             # Letters on a topic are durable once published. The other letters need the store: RETRY.
             denied = [ticket for ticket in tickets if ticket.item.letter is None]
@@ -261,7 +305,7 @@ class Committer:
         pause_s = pauses.pause_s(failures - 1, self._jitter)
         ahead_s = pause_s + took_s if self._stopping else pause_s
         answers, left = self._expire(tickets, error, "store_unavailable", ahead_s=ahead_s)
-        again = Batch(left, doubted, batch.conflicts, failures, pause_s)
+        again = Batch(left, failures=failures, pause_s=pause_s)
         return Progress(answers, [again] if left else ())
 
     def _note_failure(self, batch: Batch, error: StoreError) -> int:
@@ -270,11 +314,15 @@ class Committer:
         self._on_failed_try(error, batch.failures + 1, len(batch.tickets))
         return batch.failures + 1
 
-    def _drop(self, tickets: Sequence[Ticket], refs: frozenset[Ref] = _NO_REFS) -> frozenset[Ref]:
-        """Drop these documents from the cache; all documents of the tickets if none is named. Returns them."""
-        gone = refs or frozenset(ref for ticket in tickets for ref in ticket.refs)
-        self._reader.forget(gone)
-        return gone
+    def _doubt(self, tickets: Sequence[Ticket]) -> None:
+        """Whether a commit was applied is unknown: read everything again, also what was assumed to be absent."""
+        self._drop(tickets)
+        for ticket in tickets:
+            ticket.reads_all = True
+
+    def _drop(self, tickets: Sequence[Ticket]) -> None:
+        """Drop the documents of these messages from the cache."""
+        self._reader.forget(ref for ticket in tickets for ref in ticket.refs)
 
     def _expire(
         self, tickets: Sequence[Ticket], error: StoreError, reason: str, *, ahead_s: float = 0.0
@@ -291,7 +339,7 @@ class Committer:
         return answers
 
 
-def _halved(tickets: Sequence[Ticket], doubted: frozenset[Ref]) -> Progress:
+def _halved(tickets: Sequence[Ticket]) -> Progress:
     """Two halves, tried one after the other: they may share documents, and must not conflict with each other."""
     middle = len(tickets) // 2
-    return Progress(rest=[Batch(half, doubted) for half in (tickets[:middle], tickets[middle:])])
+    return Progress(rest=[Batch(half) for half in (tickets[:middle], tickets[middle:])])

@@ -1,4 +1,4 @@
-"""Splits a batch after conflicts into groups that share no document. Pure; the committer calls it."""
+"""Splits messages into parts that share no document, so that they can be committed apart. Pure. For `room`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,14 @@ if TYPE_CHECKING:
     from millpond.engine.ticket import Ticket
 
 
-def split(tickets: Sequence[Ticket], culprits: frozenset[Ref]) -> list[list[Ticket]]:
-    """Groups that share no document: each group with a conflict by itself, and all others together.
-
-    If the conflicting documents are unknown: two halves, because hundreds of small commits would conflict more.
-    """
-    groups = groups_of(tickets)
-    if not culprits:
-        halves = ([ticket for group in groups[at::2] for ticket in group] for at in (0, 1))
-        return [half for half in halves if half]
-    hot: list[list[Ticket]] = []
-    calm: list[Ticket] = []
-    for group in groups:
-        if any(ref in culprits for ticket in group for ref in ticket.refs):
-            hot.append(group)
-        else:
-            calm += group
-    return [*hot, calm] if calm else hot
+def split_evenly(tickets: Sequence[Ticket], parts: int) -> list[list[Ticket]]:
+    """At most so many parts of about the same size that share no document."""
+    if parts == 1:
+        return [list(tickets)]
+    found: list[list[Ticket]] = [[] for _ in range(parts)]
+    for group in groups_of(tickets):
+        min(found, key=len).extend(group)
+    return [part for part in found if part]
 
 
 def groups_of(tickets: Sequence[Ticket]) -> list[list[Ticket]]:

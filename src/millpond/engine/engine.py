@@ -15,6 +15,7 @@ from millpond.core.model import Delivery, Ref, Result
 from millpond.core.ports import DeadLetterSink, Store
 from millpond.core.route import Router
 from millpond.engine.committer import Committer, OnFailedTry
+from millpond.engine.contention import OtherWriters
 from millpond.engine.queue import Queue
 from millpond.engine.rules import EngineRules
 from millpond.telemetry.metrics import Metrics
@@ -48,19 +49,24 @@ class Engine:
         self.router = router
         self.rules = rules
         self.wall_clock = wall_clock
+        jitter = jitter or random.Random()  # noqa: S311 - spreads retries, no secret
+        others = OtherWriters()
         self._committer = Committer(
             store=store,
             dead_letter_sink=dead_letter_sink,
             rules=rules,
             metrics=metrics,
             wall_clock=wall_clock,
-            jitter=jitter or random.Random(),  # noqa: S311 - spreads retries, no secret
+            jitter=jitter,
+            others=others,
             on_failed_try=lambda error, attempt, messages: on_failed_try(error, attempt, messages + self.waiting),
         )
         self._queue = Queue(
             router=router,
             committer=self._committer,
             rules=rules,
+            others=others,
+            jitter=jitter,
             commits_in_flight_max=store.commits_in_flight_max,
             wall_clock=wall_clock,
         )

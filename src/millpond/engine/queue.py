@@ -1,26 +1,27 @@
 """The queue: admits deliveries, forms batches, and answers each delivery with its result. `Engine` owns it.
 
-Deliveries wait in one room, bounded by number and bytes. If it is full, they wait in line (`admission`). A batch
-takes every delivery whose documents are in no other batch, so batches of one process never conflict with each
-other, and load makes batches bigger, not commits more frequent. A delivery is answered only with a result that the
-committer returned.
+Deliveries wait in one room, bounded by number and bytes. If it is full, they wait in line (`admission`). The room
+says what is committed together (`room`): batches of one process never conflict with each other, and load makes
+batches bigger, not commits more frequent. A delivery is answered only with a result that the committer returned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-from millpond.concurrency import raise_first, run_all
 from millpond.core.errors import Overloaded
 from millpond.core.item import Item
 from millpond.core.model import Delivery, Outcome, Ref
 from millpond.core.route import Router
 from millpond.engine.admission import LINE_PER_PLACE, SHUTTING_DOWN, WaitingLine, weigh
 from millpond.engine.committer import Committer
+from millpond.engine.contention import OtherWriters
 from millpond.engine.poison_policy import refuse_or_bury
+from millpond.engine.room import WaitingRoom
 from millpond.engine.rules import EngineRules
 from millpond.engine.ticket import Arrival, Batch, Done, Progress, Ticket, call, internal_error, report_bug
 
@@ -30,6 +31,8 @@ DRAIN_S = 5.0
 # Extra time for calls under way at the end of DRAIN_S.
 DRAIN_GRACE_S = 1.5
 _RESERVED_LOOK_S = 0.01
+# While other instances write much, a batch costs a read and a commit: fewer, larger ones are worth the wait.
+_BATCHES_AMONG_OTHERS = 3
 
 
 class Queue:
@@ -38,26 +41,29 @@ class Queue:
         *,
         router: Router,
         committer: Committer,
+        others: OtherWriters,
+        jitter: random.Random,
         rules: EngineRules,
         commits_in_flight_max: int,
         wall_clock: Callable[[], int],
     ) -> None:
         self._router = router
         self._committer = committer
+        self._others = others
         self._rules = rules
         self._wall_clock = wall_clock
         self._line = WaitingLine(LINE_PER_PLACE * rules.queue_size, rules.room_bytes_max)
         self._arrived: list[Arrival] = []
-        self._room: deque[Ticket] = deque()
-        self._room_bytes = 0
         # The callback of each ticket that is not answered yet.
         self._answers: dict[Ticket, Done] = {}
-        self._busy: set[Ref] = set()
-        self._reserved: frozenset[Ref] = frozenset()
         # A dict, not a set: tasks are cancelled in the order they began, the same in every run.
-        self._running: dict[asyncio.Task[None], list[Ticket]] = {}
+        self._running: dict[asyncio.Task[None], Sequence[Ticket]] = {}
         self._burying: dict[asyncio.Task[None], Ticket] = {}
         self._in_flight_max = min(rules.batches_in_flight_max, commits_in_flight_max)
+        self._room = WaitingRoom(rules=rules, others=others, jitter=jitter, batches_at_once=self._in_flight_max)
+        self._turn_was_last = False
+        # Wakes the queue when the lane's next turn is due.
+        self._turn_timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pump_due = False
         self._closing = False
@@ -68,7 +74,7 @@ class Queue:
 
     @property
     def waiting_bytes(self) -> int:
-        return self._room_bytes
+        return self._room.bytes
 
     @property
     def in_line(self) -> int:
@@ -77,8 +83,6 @@ class Queue:
     @property
     def accepting(self) -> bool:
         return not self._closing
-
-    # --- admission ------------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -105,7 +109,10 @@ class Queue:
             self._pump()
             if self._is_full():
                 if not (wait and self._line.join(arrival)):
-                    raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room_bytes} bytes")
+                    raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room.bytes} bytes")
+                if len(self._running) < self._in_flight_max:
+                    # Messages of the lane fill the room, and a batch beside them may take this one.
+                    self._pump_soon()
                 return
         self._let_in(arrival)
 
@@ -114,11 +121,11 @@ class Queue:
 
     def _holds(self, count: int, size: int) -> bool:
         waiting = len(self._arrived) + len(self._room) + len(self._burying)
-        return waiting >= count or self._room_bytes >= size
+        return waiting >= count or self._room.bytes >= size
 
     def _let_in(self, arrival: Arrival) -> None:
         self._arrived.append(arrival)
-        self._room_bytes += arrival.weight
+        self._room.bytes += arrival.weight
         self._pump_soon()
 
     def _let_in_up_to(self, count: int, size: int) -> None:
@@ -138,7 +145,7 @@ class Queue:
                 arrival.answer(internal_error(item, bug))
                 report_bug(bug)
             if not stays:
-                self._room_bytes -= arrival.weight
+                self._room.bytes -= arrival.weight
 
     def _route(self, arrival: Arrival, now: int, deadline: float) -> bool:
         """Whether it stays in the room; False if it was answered or is being buried."""
@@ -164,25 +171,19 @@ class Queue:
             progress = await self._committer.bury([ticket])
             self._answer(progress)
             for batch in progress.rest:
-                self._enter(batch)
+                self._room.put_back(batch.tickets)
+                self._pump_soon()
 
         def buried(task: asyncio.Task[None]) -> None:
-            self._room_bytes -= self._burying.pop(task).weight
+            self._room.bytes -= self._burying.pop(task).weight
             if self._line:
                 self._pump_soon()
             self._report(task, [ticket])
 
-        self._room_bytes += ticket.weight
+        self._room.bytes += ticket.weight
         task = self._find_loop().create_task(bury())
         self._burying[task] = ticket
         task.add_done_callback(buried)
-
-    def _enter(self, batch: Batch) -> None:
-        self._room.extend(batch.tickets)
-        self._room_bytes += sum(ticket.weight for ticket in batch.tickets)
-        self._pump_soon()
-
-    # --- batching -------------------------------------------------------------------------------------------------
 
     def _pump_soon(self) -> None:
         if not self._pump_due:
@@ -194,7 +195,7 @@ class Queue:
         """Start batches once an event-loop iteration brings no more messages, so that a burst shares one commit."""
         loop, rules = self._find_loop(), self._rules
         idle = len(self._running) < self._in_flight_max
-        enough = self.waiting >= rules.batch_count_max or self._room_bytes >= rules.batch_bytes_max
+        enough = self.waiting >= rules.batch_count_max or self._room.bytes >= rules.batch_bytes_max
         if idle and before < self.waiting and not enough and loop.time() < until:
             loop.call_soon(self._gather, self.waiting, until)
         else:
@@ -213,71 +214,76 @@ class Queue:
         self._let_in_up_to(rules.queue_size, rules.room_bytes_max)
 
     def _start_batches(self) -> None:
-        while self._room and len(self._running) < self._in_flight_max:
-            tickets = self._take()
-            if not tickets:
-                return
-            # Marked before the task runs, because the next batch is taken at once. Not needed with one batch at a
-            # time.
-            refs = set() if self._in_flight_max == 1 else {ref for ticket in tickets for ref in ticket.refs}
-            self._busy |= refs
-            task = self._find_loop().create_task(self._run(tickets, refs))
-            self._running[task] = tickets
-            task.add_done_callback(self._finished)
+        """Turns of the lane and other batches alternate, so that neither waits for ever if there is one slot."""
+        now = self._find_loop().time()
+        if not self._turn_was_last:
+            self._start_turn(now)
+        at_once = (
+            min(self._in_flight_max, _BATCHES_AMONG_OTHERS) if self._others.write_much else self._in_flight_max
+        )
+        while len(self._running) < at_once and (batch := self._room.take(now)) is not None:
+            self._turn_was_last = False
+            self._start(batch)
+        self._start_turn(now)
 
-    def _take(self) -> list[Ticket]:
-        """Waiting tickets whose documents are in no other batch, up to the limits of one commit."""
-        rules = self._rules
-        taken: list[Ticket] = []
-        passed: list[Ticket] = []
-        weight = 0
-        # Long queue: take one of two shards, so that the other is planned while this one is committed.
-        sharded = self._in_flight_max > 1 and len(self._room) > rules.shards_from
-        shard: int | None = None
-        while self._room and len(taken) < rules.batch_count_max:
-            ticket = self._room[0]
-            if taken and weight + ticket.weight > rules.batch_bytes_max:
-                break
-            self._room.popleft()
-            busy = self._busy and not self._busy.isdisjoint(ticket.refs)
-            kept = self._reserved and not self._reserved.isdisjoint(ticket.refs)
-            if busy or kept or (shard is not None and ticket.shard != shard):
-                passed.append(ticket)
-                continue
-            if sharded and shard is None:
-                shard = ticket.shard
-            taken.append(ticket)
-            weight += ticket.weight
-        self._room.extendleft(reversed(passed))
-        self._room_bytes -= weight
-        return taken
+    def _start_turn(self, now: float) -> None:
+        lane = self._room.lane
+        for batch in self._room.take_turn(now, self._in_flight_max - len(self._running)):
+            self._turn_was_last = True
+            self._start(batch)
+        # A turn under way, or one that waits for a document or a slot, goes on when a batch ends.
+        if lane.waiting and not lane.is_busy and lane.begins_at > now:
+            self._wake_at(lane.begins_at)
 
-    async def _run(self, tickets: list[Ticket], refs: set[Ref]) -> None:
+    def _wake_at(self, when: float) -> None:
+        timer = self._turn_timer
+        if timer is None or timer.when() > when:
+            if timer is not None:
+                timer.cancel()
+            self._turn_timer = self._find_loop().call_at(when, self._turn_due)
+
+    def _start(self, batch: Batch) -> None:
+        # Marked before the task runs, because the next batch is taken at once.
+        refs = self._room.mark(batch.tickets)
+        task = self._find_loop().create_task(self._run(batch, refs))
+        self._running[task] = batch.tickets
+        task.add_done_callback(self._finished)
+
+    def _turn_due(self) -> None:
+        self._turn_timer = None
+        self._pump()
+
+    async def _run(self, batch: Batch, refs: set[Ref]) -> None:
         try:
-            await self._commit(Batch(tickets))
+            await self._commit(batch)
         finally:
-            self._busy -= refs
+            self._room.release(refs)
 
     async def _commit(self, batch: Batch) -> None:
         """Try the batch, and the batches that are left after each try, until every message is answered."""
         left = deque([batch])
         while left:
-            progress = await self._committer.commit(left.popleft())
+            progress = await self._try(left.popleft())
             self._answer(progress)
             for ticket in progress.to_bury:
                 self._bury(ticket)
-            if progress.apart:
-                raise_first(await run_all(self._commit, progress.rest, self._rules.batches_in_flight_max))
-            else:
-                left.extendleft(reversed(progress.rest))
+            # They are taken again when this task has ended: until then their documents are marked.
+            self._room.put_back(progress.back)
+            left.extendleft(reversed(progress.rest))
+
+    async def _try(self, batch: Batch) -> Progress:
+        try:
+            return await self._committer.commit(batch)
+        finally:
+            # What is left of it, after an error of the store, is tried outside of the turn: others need not wait.
+            if batch.lane is not None:
+                batch.lane.end(self._find_loop().time())
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         tickets = self._running.pop(task, [])
         if self.waiting or self._line:
             self._pump_soon()
         self._report(task, tickets)
-
-    # --- answers --------------------------------------------------------------------------------------------------
 
     def _answer(self, progress: Progress) -> None:
         answers = self._answers
@@ -286,7 +292,7 @@ class Queue:
             if done is not None:
                 call(done, result)
 
-    def _report(self, task: asyncio.Task[None], tickets: list[Ticket]) -> None:
+    def _report(self, task: asyncio.Task[None], tickets: Sequence[Ticket]) -> None:
         """If a task raised: answer its messages RETRY, and report the error to the event loop."""
         if not task.cancelled() and isinstance(bug := task.exception(), Exception):
             self._answer(Progress([(ticket, internal_error(ticket.item, bug)) for ticket in tickets]))
@@ -297,16 +303,14 @@ class Queue:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    # --- reservations and the end ---------------------------------------------------------------------------------
-
     async def keep_waiting(self, refs: frozenset[Ref]) -> None:
         """Start no batch with these documents until `let_go`; returns once no running batch has them."""
-        self._reserved = refs
+        self._room.reserved = refs
         if self._running:
             await asyncio.wait(list(self._running))
 
     def let_go(self) -> None:
-        self._reserved = frozenset()
+        self._room.reserved = frozenset()
         self._pump()
 
     def _accepted(self) -> Iterator[Ticket]:
@@ -331,7 +335,7 @@ class Queue:
             if self._running or self._burying:
                 await asyncio.wait([*self._running, *self._burying], timeout=left_s)
             else:
-                # All waiting messages are reserved. Wait for the end of the reservation, or of the time.
+                # All waiting messages are reserved, or wait for a turn.
                 await asyncio.sleep(min(left_s, _RESERVED_LOOK_S))
 
     def _abandon(self) -> None:

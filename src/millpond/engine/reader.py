@@ -7,17 +7,20 @@ has no such check, so the documents it depends on are read first (`doubtful`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from millpond.core.document import approximate_size
-from millpond.core.model import Committed, Outcome, Put, Ref, Result, Snapshot
+from millpond.core.model import Committed, Outcome, Put, Ref, Result, Snapshot, Version
 from millpond.core.plan import Plan
 from millpond.core.ports import Store
 from millpond.engine.cache import BYTES_MAX, TRUSTED_FOR_S, RecentWrites, SnapshotCache
-from millpond.engine.ticket import Ticket
+from millpond.engine.contention import CONTENDED_WITHIN_S, OtherWriters
+from millpond.engine.ticket import Batch, Ticket
 from millpond.telemetry.metrics import Metrics
 
+_CONTENDING = 0.05
 _ABSENT = Snapshot(Ref("", ""), None, None)
 _IDLE = frozenset({Outcome.STALE, Outcome.DUPLICATE})
 
@@ -30,19 +33,45 @@ class Sight(NamedTuple):
     assumed: set[Ref]
     # From the cache, and too old to justify a verdict without a write.
     aged: set[Ref]
+    # Read for this plan, or a moment before: no cached snapshot was trusted for them.
+    fresh: set[Ref]
+    # How many commits of other writers a read of cached documents has shown, at least.
+    others_seen: int = 0
+    # How many documents were in the cache, whether they were read again or not. Counted only while others write.
+    cached: int = 0
 
 
 class SnapshotReader:
-    def __init__(self, store: Store, metrics: Metrics, cache_entries_max: int) -> None:
+    def __init__(self, store: Store, metrics: Metrics, cache_entries_max: int, others: OtherWriters) -> None:
         self._store = store
         self._metrics = metrics
+        self._others = others
         self._cache = SnapshotCache(cache_entries_max, BYTES_MAX)
         self._recent_writes = RecentWrites(cache_entries_max)
 
-    async def look(self, tickets: Sequence[Ticket], doubted: Container[Ref]) -> Sight:
-        """The snapshots that the tickets need. `doubted` documents are read even if they are cached."""
-        sight = Sight({}, set(), set())
-        snapshots, assumed, aged = sight
+    async def look(self, batch: Batch) -> Sight:
+        """The snapshots that the batch needs. Cached ones are read too if others have probably changed them."""
+        distrusted: dict[Ref, float] = {}
+        if not batch.just_read and (batch.lane is not None or self._others.changed_share > 0):
+            sight, missing, brief = self._collect(batch.tickets, distrusted)
+        else:
+            sight, missing, brief = self._collect(batch.tickets, None)
+        if distrusted and (missing or batch.lane is not None or self._others.distrusts(len(distrusted))):
+            return await self._look_again(distrusted, missing, sight, brief)
+        if missing:
+            await self._read(missing, sight.snapshots, brief)
+        sight.fresh.update(sight.snapshots if batch.just_read else missing)
+        return sight._replace(cached=len(distrusted)) if distrusted else sight
+
+    def _collect(
+        self, tickets: Sequence[Ticket], cached_at: dict[Ref, float] | None
+    ) -> tuple[Sight, list[Ref], set[Ref]]:
+        """What is known without a read, what must be read, and of which only the existence is kept.
+
+        `cached_at` is filled with the documents from the cache, and since when they are there.
+        """
+        sight = Sight({}, set(), set(), set())
+        snapshots, assumed, aged, *_ = sight
         missing: list[Ref] = []
         brief: set[Ref] = set()
         trusted_from = asyncio.get_running_loop().time() - TRUSTED_FOR_S
@@ -54,24 +83,49 @@ class SnapshotReader:
                 for ref in refs:
                     if ref in snapshots:
                         continue
-                    in_doubt = ref in doubted
-                    entry = cached(ref) if cacheable and not in_doubt else None
+                    entry = cached(ref) if cacheable else None
                     if entry is not None:
                         snapshots[ref] = entry[0]
                         if entry[1] < trusted_from:
                             aged.add(ref)
+                        if cached_at is not None:
+                            cached_at[ref] = entry[1]
                         continue
                     snapshots[ref] = _ABSENT
                     if must_read:
                         missing.append(ref)
-                    elif in_doubt or ref in recent:
+                    elif ticket.reads_all or ref in recent:
                         missing.append(ref)
                         brief.add(ref)
                     else:
                         assumed.add(ref)
-        if missing:
-            await self._read(missing, snapshots, brief)
-        return sight
+        return sight, missing, brief
+
+    async def _look_again(
+        self, distrusted: dict[Ref, float], missing: Sequence[Ref], sight: Sight, brief: Container[Ref]
+    ) -> Sight:
+        """Read cached documents together with the missing ones, and learn what others have changed."""
+        now = asyncio.get_running_loop().time()
+        versions = {ref: sight.snapshots[ref].version for ref in distrusted}
+        await self._read([*distrusted, *missing], sight.snapshots, brief)
+        sight.aged.difference_update(distrusted)
+        changed = {ref: found for ref in distrusted if (found := sight.snapshots[ref].version) != versions[ref]}
+        self._others.compared(len(distrusted), len(changed))
+        self._others.contend((ref for ref in changed if now - distrusted[ref] < CONTENDED_WITHIN_S), now)
+        sight.fresh.update(distrusted, missing)
+        return sight._replace(others_seen=_count_commits(changed.values(), len(distrusted)), cached=len(distrusted))
+
+    async def find_changed(self, versions: Mapping[Ref, Version | None], fresh: Container[Ref]) -> frozenset[Ref]:
+        """Read the documents of a refused commit again. Returns those that do not have these versions any more.
+
+        Those that were `fresh` say nothing about cached ones.
+        """
+        found: dict[Ref, Snapshot] = {}
+        await self._read(list(versions), found)
+        changed = frozenset(ref for ref, version in versions.items() if found[ref].version != version)
+        trusted = [ref for ref in versions if ref not in fresh]
+        self._others.compared(len(trusted), len(changed.intersection(trusted)))
+        return changed
 
     async def check(self, refs: Sequence[Ref], sight: Sight) -> None:
         """Read the documents that a verdict without a write depends on."""
@@ -79,6 +133,7 @@ class SnapshotReader:
         await self._read(refs, sight.snapshots)
         sight.aged.difference_update(refs)
         sight.assumed.difference_update(refs)
+        sight.fresh.update(refs)
 
     async def _read(self, refs: Sequence[Ref], snapshots: dict[Ref, Snapshot], brief: Container[Ref] = ()) -> None:
         """Read and cache. Of `brief` ones only the existence is kept: their content is rarely needed again."""
@@ -110,12 +165,21 @@ class SnapshotReader:
         self._cache.drop(refs)
 
 
+def _count_commits(versions: Iterable[Version | None], documents: int) -> int:
+    """How many commits of others made these versions: documents of one commit have the same version.
+
+    Only commits that contend with this batch count: those that wrote a twentieth of its documents.
+    """
+    least = documents * _CONTENDING
+    return sum(n >= least for n in Counter(versions).values())
+
+
 def doubtful(tickets: Sequence[Ticket], results: Sequence[Result], sight: Sight) -> list[Ref]:
     """Documents that a verdict depends on and no commit will check: too old in the cache, or assumed absent.
 
     Stale and duplicate events write nothing, and neither do events that a view refused in the plan.
     """
-    _, assumed, aged = sight
+    _, assumed, aged, *_ = sight
     # Not a set: its order, and so the order of reads, would differ between processes.
     found: dict[Ref, None] = {}
     for ticket, result in zip(tickets, results, strict=True):

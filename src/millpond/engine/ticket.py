@@ -9,14 +9,17 @@ import asyncio
 import contextlib
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from millpond.core.errors import Fault, InternalError, Unavailable, WriteRefused
 from millpond.core.item import DeadLetter, Item
-from millpond.core.model import Delivery, Outcome, Ref, Result
+from millpond.core.model import Delivery, Outcome, Result
 from millpond.core.plan import needs_of
+
+if TYPE_CHECKING:
+    from millpond.engine.lane import Lane
 
 # A message whose time is up before its first try still gets one, of this length at least.
 _TRY_S_MIN = 0.25
@@ -45,12 +48,16 @@ class Arrival(msgspec.Struct, frozen=True):
 class Ticket:
     """One message on its way to the store. The queue, not the ticket, holds the callback for its result."""
 
-    __slots__ = ("deadline", "item", "needs", "refs", "weight")
+    __slots__ = ("conflicts", "deadline", "item", "needs", "reads_all", "refs", "weight")
 
     def __init__(self, item: Item, deadline: float, weight: int) -> None:
         self.item = item
         self.deadline = deadline
         self.weight = weight
+        # Commits of this message that conflicted.
+        self.conflicts = 0
+        # Whether the next try reads also what is usually assumed to be absent.
+        self.reads_all = False
         self.needs = needs_of(item)
         self.refs = self.needs.all
 
@@ -104,10 +111,10 @@ class Batch(NamedTuple):
     """Messages that are committed together, and what earlier tries found."""
 
     tickets: Sequence[Ticket]
-    # Documents that must be read, whatever the cache says.
-    doubted: frozenset[Ref] = frozenset()
-    # Commits of these messages that already conflicted, including those before the batch was split.
-    conflicts: int = 0
+    # The lane whose turn this is; None for messages whose documents are not contended.
+    lane: Lane | None = None
+    # Whether a refused commit has just shown which of its documents changed: the cached others need no read.
+    just_read: bool = False
     # Tries in which the store failed.
     failures: int = 0
     # How long to wait before this try.
@@ -119,8 +126,8 @@ class Progress(NamedTuple):
 
     results: Sequence[tuple[Ticket, Result]] = ()
     rest: Sequence[Batch] = ()
-    # The batches of `rest` share no document, so they may be committed at the same time.
-    apart: bool = False
+    # Messages that go back to the queue: their documents are contended.
+    back: Sequence[Ticket] = ()
     # Messages to bury, because of their faults. No batch waits for their letters.
     to_bury: Sequence[Ticket] = ()
 

@@ -197,7 +197,7 @@ class StoreConnection:
         if isinstance(committed, Conflict):
             house.seen["conflict"] += 1
             if not house.swarm.names_culprits:
-                return Conflict()
+                return unnamed(committed, writes)
         return committed
 
     def _shown(self, result: object, error: StoreError | None, answer: asyncio.Future[Any]) -> str:
@@ -212,6 +212,11 @@ class StoreConnection:
 
     def _expire(self, answer: asyncio.Future[Any]) -> None:
         _answer(answer, None, Unavailable("no answer in time", code="DEADLINE_EXCEEDED"))
+
+
+def unnamed(conflict: Conflict, writes: Sequence[Write]) -> Conflict:
+    """The conflict as Firestore tells it: no document is named, only whether one exists that was to be created."""
+    return Conflict(exists=any(write.base is None and write.ref in conflict.refs for write in writes))
 
 
 def _answer(answer: asyncio.Future[T], result: T | None, error: StoreError | None) -> None:

@@ -36,6 +36,11 @@ def is_conflict(error: Exception) -> bool:
     return isinstance(error, GoogleAPICallError) and error.grpc_status_code in _PRECONDITION
 
 
+def is_existing(error: Exception) -> bool:
+    """Whether the conflict is a document that was to be created and exists."""
+    return isinstance(error, GoogleAPICallError) and error.grpc_status_code is StatusCode.ALREADY_EXISTS
+
+
 def translate_commit(error: Exception) -> StoreError:
     """The port's error for a commit that failed without a conflict.
 

@@ -12,9 +12,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from google.cloud.firestore_v1.types import (
-    BatchGetDocumentsRequest,
-    BatchGetDocumentsResponse,
-    CommitRequest,
     ListDocumentsRequest,
     ListDocumentsResponse,
     RunAggregationQueryRequest,
@@ -81,7 +78,7 @@ class _Commit:
 
     def __init__(self, bill: Bill, request: Any) -> None:
         self._bill = bill
-        self._writes = CommitRequest.pb(request).writes
+        self._writes = request.writes
         self.is_complete = False
 
     def take(self, _: Any) -> None:
@@ -109,7 +106,7 @@ class _Commit:
 class _BatchGet:
     def __init__(self, bill: Bill, request: Any) -> None:
         self._bill = bill
-        self._names = BatchGetDocumentsRequest.pb(request).documents
+        self._names = request.documents
         self._n = 0
 
     @property
@@ -117,9 +114,8 @@ class _BatchGet:
         return self._n == len(self._names)
 
     def take(self, answer: Any) -> None:
-        raw = BatchGetDocumentsResponse.pb(answer)
         # An answer may also carry nothing but the id of a new transaction.
-        if name := raw.missing or raw.found.name:
+        if name := answer.missing or answer.found.name:
             self._n += 1
             self._bill.document(name).reads += 1
 

@@ -14,13 +14,13 @@ from google.cloud.firestore_v1.types import BatchGetDocumentsRequest, CommitRequ
 from millpond.core import timestamps
 from millpond.core.document import check_ref, encode_document, patched
 from millpond.core.errors import Unavailable, WriteRefused
-from millpond.core.model import Committed, Conflict, Delete, LogEntry, Patch, Put, Ref, Snapshot, Version, Write
+from millpond.core.model import Committed, Conflict, Delete, LogEntry, Patch, Put, Ref, Snapshot, Write
 from millpond.stores.firestore.catalog import FirestoreCatalog
 from millpond.stores.firestore.connection import Connection
-from millpond.stores.firestore.errors import CLIENT_ERRORS, is_conflict, translate, translate_commit
+from millpond.stores.firestore.errors import CLIENT_ERRORS, is_conflict, is_existing, translate, translate_commit
 from millpond.stores.firestore.names import Names
 from millpond.stores.firestore.segments import COUNT_KEYS, encode_segments
-from millpond.stores.firestore.values import NO_FIELDS, decode_fields, encode_fields, field_path, get_time, set_time
+from millpond.stores.firestore.values import decode_fields, encode_fields, field_path, get_time, set_time
 
 # The maximum size of a commit, a little under Firestore's own. The emulator's gRPC server accepts less, and answers
 # RESOURCE_EXHAUSTED, which would be retried in vain.
@@ -67,21 +67,25 @@ class FirestoreStore(FirestoreCatalog):
 
     async def read(self, refs: Sequence[Ref]) -> list[Snapshot]:
         """As the port says. Firestore answers in any order, and once for each document."""
-        possible = [ref for ref in refs if _can_exist(ref)]
-        by_name = {self.names.document(ref): ref for ref in possible}
-        found = {ref: Snapshot(ref, None, None) for ref in refs if ref not in possible}
+        by_name: dict[str, Ref] = {}
+        found: dict[Ref, Snapshot] = {}
+        for ref in refs:
+            if _can_exist(ref):
+                by_name[self.names.document(ref)] = ref
+            else:
+                found[ref] = Snapshot(ref, None, None)
         for name, message in await self._batch_get(list(by_name)):
             ref = by_name[name]
             if message is None:
                 found[ref] = Snapshot(ref, None, None)
             else:
                 found[ref] = Snapshot(ref, get_time(message.update_time), decode_fields(message.fields))
-        if missing := by_name.values() - found.keys():
+        if missing := [ref for ref in by_name.values() if ref not in found]:
             raise Unavailable(f"Firestore, reading: no answer for {len(missing)} of {len(by_name)} documents")
         return [found[ref] for ref in refs]
 
     async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        """As the port says. After a conflict, one more read finds the conflicting documents."""
+        """As the port says. Firestore does not name the conflicting documents."""
         # The first read tells Firestore's time, which the segments are named by.
         known = await self._known_count_keys() if log else set()
         segments = encode_segments(log, self._event_log.time_of(log), self._log_keep) if log else []
@@ -94,7 +98,7 @@ class FirestoreStore(FirestoreCatalog):
         except CLIENT_ERRORS as error:
             if not is_conflict(error):
                 raise translate_commit(error) from error
-            return Conflict(frozenset(await self._culprits(writes)))
+            return Conflict(exists=is_existing(error))
         known |= keys
         results = response.write_results[: len(writes)]
         versions = [
@@ -163,24 +167,11 @@ class FirestoreStore(FirestoreCatalog):
         else:
             set_time(target.current_document.update_time, write.base)
 
-    async def _culprits(self, writes: Sequence[Write]) -> set[Ref]:
-        """Documents whose version differs from the commit's. Empty if two commits only contended for locks."""
-        expected: dict[Ref, Version | None] = {write.ref: write.base for write in writes}
-        by_name = {self.names.document(ref): ref for ref in expected}
-        wrong: set[Ref] = set()
-        for name, message in await self._batch_get(list(by_name), fields=NO_FIELDS):
-            version = None if message is None else get_time(message.update_time)
-            if version != expected[by_name[name]]:
-                wrong.add(by_name[name])
-        return wrong
-
-    async def _batch_get(self, names: Sequence[str], fields: Sequence[str] = ()) -> list[tuple[str, Any]]:
+    async def _batch_get(self, names: Sequence[str]) -> list[tuple[str, Any]]:
         """(name, document or None if it does not exist), in any order."""
         found: list[tuple[str, Any]] = []
         for at in range(0, len(names), _READ_AT_ONCE):
             request = _BATCH_GET(database=self.names.database, documents=names[at : at + _READ_AT_ONCE])
-            if fields:
-                request.mask.field_paths.extend(fields)
             try:
                 answers = await self.connection.batch_get(request)
             except CLIENT_ERRORS as error:
