@@ -1,7 +1,7 @@
 # Everything a newcomer needs. `make help` lists the targets.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run demo install test proof prove mutants check format docs lock bench bench-cloud clean
+.PHONY: help run demo install test proof prove mutants check format docs lock bench bench-cloud bench-fleet clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -98,6 +98,9 @@ bench: install ## measure the durable path against an empty handler and write do
 
 bench-cloud: install ## measure Millpond on the Firestore emulator against a textbook consumer, into docs/benchmarks.md
 	$(BIN)/python benchmarks/cloud.py
+
+bench-fleet: install ## measure several instances on the Firestore emulator and in virtual time, into docs/scaling.md
+	$(BIN)/python benchmarks/fleet.py
 
 clean: ## remove what was installed and built (never var/, which holds data)
 	rm -rf $(VENV) $(FUNCTIONS) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

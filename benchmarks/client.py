@@ -9,7 +9,7 @@ import asyncio
 import collections
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import httptools
@@ -95,8 +95,8 @@ class _Sending:
             lost=self.lost,
             statuses=dict(self.statuses),
             outcomes=dict(self.outcomes),
-            p50_ms=_percentile(latencies, 0.50) * 1_000,
-            p99_ms=_percentile(latencies, 0.99) * 1_000,
+            p50_ms=percentile(latencies, 0.50) * 1_000,
+            p99_ms=percentile(latencies, 0.99) * 1_000,
             generator_cpu=(time.process_time() - cpu_began) / seconds,
         )
 
@@ -152,5 +152,5 @@ class _Connection(asyncio.Protocol):
         self._transport.write(b"%b%d\r\n\r\n%b" % (self._sending.head, len(body), body))
 
 
-def _percentile(ordered: list[float], share: float) -> float:
+def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

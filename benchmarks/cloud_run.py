@@ -67,7 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(*, quick: bool) -> CloudResults:
     sizes = QUICK if quick else FULL
-    with _folder() as folder, _emulator("firestore", folder) as firestore, _emulator("pubsub", folder) as pubsub:
+    with (
+        run_folder("cloud") as folder,
+        emulated("firestore", folder) as firestore,
+        emulated("pubsub", folder) as pubsub,
+    ):
         cloud = Cloud(folder, firestore, pubsub, sizes)
         say(f"Emulators: Firestore on {firestore}, Pub/Sub on {pubsub}; warming up")
         _warm_up(cloud)
@@ -85,8 +89,8 @@ def _measure(*, quick: bool) -> CloudResults:
         return CloudResults(
             date=machine.now(),
             command="make bench-cloud",
-            machine=_describe(folder),
-            versions=_versions(),
+            machine=describe(folder),
+            versions=versions(),
             sizes=sizes,
             runs=runs,
             baseline_counted=baseline,
@@ -120,7 +124,7 @@ def _warm_up(cloud: Cloud) -> None:
 
 
 @contextlib.contextmanager
-def _emulator(kind: str, folder: Path) -> Iterator[str]:
+def emulated(kind: str, folder: Path) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
             address = stack.enter_context(emulator(kind, folder))
@@ -133,8 +137,9 @@ def _emulator(kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    folder = ROOT / "var" / f"bench-cloud-{os.getpid()}"
+def run_folder(name: str) -> Iterator[Path]:
+    """A new folder for logs and files of messages; removed at the end."""
+    folder = ROOT / "var" / f"bench-{name}-{os.getpid()}"
     folder.mkdir(parents=True)
     try:
         yield folder
@@ -142,13 +147,13 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _describe(folder: Path) -> dict[str, str]:
+def describe(folder: Path) -> dict[str, str]:
     described = machine.describe(folder, Cores(0, 0))
     cores = f"{os.cpu_count()}, shared by the emulator, Millpond or the baseline, and the load generator"
     return {name: described[name] for name in ("processor", "memory", "system")} | {"cores": cores}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     commit = _output_of("git", "describe", "--always", "--dirty")
     found = {
         "millpond": f"{importlib.metadata.version('millpond')} ({commit})",

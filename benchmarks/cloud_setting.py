@@ -53,11 +53,12 @@ class Cloud:
         firestore: str,
         settings: Mapping[str, str] | None = None,
         command: Sequence[str] = SERVE,
+        number: int = 0,
     ) -> Iterator[Server]:
         """`millpond serve`, not pinned to a core: the emulator's threads need most of the cores."""
         pinned = Cores(self._cores[0], self._cores[0])
         wanted = {**settings_of(project, firestore), "CONSUMER_QUEUE_SIZE": str(QUEUE_SIZE), **(settings or {})}
-        log = self.log_of(project)
+        log = self.log_of(project, number)
         with serving(command, wanted, log, pinned) as server:
             # `serving` pins the server and this process, which only the local benchmark needs.
             for thread in Path(f"/proc/{server.pid}/task").iterdir():
@@ -66,9 +67,9 @@ class Cloud:
             yield server
         log.unlink()
 
-    def log_of(self, project: str) -> Path:
-        """The log file of the project's server."""
-        return self.folder / f"{project}.log"
+    def log_of(self, project: str, number: int = 0) -> Path:
+        """The log file of one of the project's servers."""
+        return self.folder / f"{project}-{number}.log"
 
     def watch_machine(self) -> Callable[[], float]:
         """Returns a function that returns the busy share of all cores since this call."""
