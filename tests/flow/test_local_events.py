@@ -176,10 +176,11 @@ async def test_the_earlier_of_two_looks_is_kept() -> None:
 def test_a_long_chain_is_checked_at_once(run: Run) -> None:
     """The check holds up every push while it runs."""
     steps = {f"s{n}": step(dependsOn=[f"s{n + 1}"] if n < 8_000 else []) for n in range(8_001)}
-    began = time.perf_counter()
+    # Processor time: what else the machine does must not count.
+    began = time.process_time()
     with pytest.raises(InvalidRun, match="need room for"):
         run(FlowBench(WatchedStore(MemoryStore())).flow.submit({"steps": steps}))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 async def test_many_runs_wait_for_their_turn() -> None:

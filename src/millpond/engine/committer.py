@@ -6,7 +6,7 @@ unavailable     whether the commit was applied is unknown: back off, read everyt
 refused         one write is impossible: halve the batch until its message is alone, then the message until its
                 view is alone; bury it for that view, commit the rest
 
-It answers no message and starts no task. The queue does both, and is its only caller.
+It answers no message. The queue does, and is its only caller. `reader` and `writer` do its calls to the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from millpond.concurrency import Pauses, run_all
 from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, UnownedDocument, WriteRefused, kind_of
 from millpond.core.item import Item
-from millpond.core.model import Committed, Conflict, Outcome, Ref, Result
+from millpond.core.model import Conflict, Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
 from millpond.core.ports import DeadLetterSink, Store
 from millpond.engine.contention import OtherWriters
@@ -34,6 +34,7 @@ from millpond.engine.ticket import (
     internal_error,
     report_bug,
 )
+from millpond.engine.writer import Writer
 from millpond.telemetry.metrics import Metrics
 
 # Letters written at the same time. A letter on a topic takes a round trip to Pub/Sub.
@@ -62,7 +63,6 @@ class Committer:
         on_failed_try: OnFailedTry,
         others: OtherWriters,
     ) -> None:
-        self._store = store
         self._sink = dead_letter_sink
         self._rules = rules
         self._metrics = metrics
@@ -71,6 +71,7 @@ class Committer:
         self._on_failed_try = on_failed_try
         self._others = others
         self._reader = SnapshotReader(store, metrics, rules.cache_entries_max, others)
+        self._writer = Writer(store, metrics, self._reader, others)
         self._stopping = False
 
     def stop(self) -> None:
@@ -91,9 +92,7 @@ class Committer:
         try:
             async with in_time(tickets):
                 planned, sight = await self._plan(batch)
-                committed = await self._write(planned)
-                if isinstance(committed, Conflict) and batch.lane is None:
-                    committed = await self._explain(committed, planned, sight)
+                committed = await self._writer.write(batch, planned, sight, began)
         except WriteRefused as refusal:
             return self._isolate(tickets, refusal)
         except OutOfTime as error:
@@ -102,7 +101,6 @@ class Committer:
             return await self._back_off(batch, error, loop.time() - began)
         except Exception as bug:  # noqa: BLE001 - it must not affect the batch's other messages
             return self._survive(tickets, bug)
-        self._learn(batch, committed, planned, sight, loop.time() - began)
         if isinstance(committed, Conflict):
             return self._contend(batch, committed)
         self._reader.remember(planned, sight, committed, sum(ticket.weight for ticket in tickets))
@@ -147,21 +145,6 @@ class Committer:
             planned = plan(items, sight.snapshots, self._wall_clock(), self._rules.receipts)
         return planned, sight
 
-    async def _write(self, planned: Plan) -> Committed | Conflict:
-        log = planned.log if self._store.keeps_log else ()
-        if not planned.writes and not log:
-            return Committed(())
-        metrics = self._metrics
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        committed = await self._store.commit(planned.writes, log)
-        if isinstance(committed, Committed):
-            metrics.commit_seconds.observe(loop.time() - began)
-            metrics.commits += 1
-            metrics.documents_written += len(planned.writes)
-            metrics.messages_per_commit.observe(len(planned.results))
-        return committed
-
     def _conclude(self, tickets: Sequence[Ticket], results: Sequence[Result]) -> Progress:
         """After a commit: answer the messages that are settled, go on with those that a view refused."""
         answers: Answers = []
@@ -196,37 +179,9 @@ class Committer:
     def _refuse_or_bury(self, item: Item) -> Result | None:
         return refuse_or_bury(item, self._rules, self._wall_clock())
 
-    def _learn(
-        self, batch: Batch, committed: Committed | Conflict, planned: Plan, sight: Sight, took_s: float
-    ) -> None:
-        """Learn from the answer to a commit what other instances do."""
-        if batch.lane is not None:
-            if isinstance(committed, Conflict):
-                batch.lane.lost(took_s, sight.others_seen)
-            else:
-                batch.lane.won(took_s, len(batch.tickets), sight.others_seen)
-        elif self._others.changed_share > 0 and isinstance(committed, Committed):
-            known = sight.assumed | sight.fresh
-            trusted = sum(write.ref not in known for write in planned.writes)
-            # A batch without cached documents shows little, but if no others come, the share must fall as well.
-            self._others.compared(trusted or int(not sight.cached and not batch.just_read), 0)
-
-    async def _explain(self, conflict: Conflict, planned: Plan, sight: Sight) -> Conflict:
-        """Find the documents that others changed, unless the store has named them.
-
-        Only those that stood there before are read, and the next try plans with what was read.
-        """
-        if conflict.refs or conflict.exists:
-            return conflict
-        standing = {write.ref: write.base for write in planned.writes if write.ref not in sight.assumed}
-        changed = await self._reader.find_changed(standing, sight.fresh)
-        # If none has changed, either two commits contended for locks, or a document that was assumed absent exists.
-        return Conflict(changed, exists=not changed)
-
     def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
         """Another writer was first. Messages about its documents wait for a turn, the others are tried again."""
         self._metrics.conflicts += 1
-        self._reader.forget(conflict.refs)
         had_read_all = all(ticket.reads_all for ticket in batch.tickets)
         for ticket in batch.tickets:
             ticket.conflicts += 1
@@ -234,6 +189,7 @@ class Committer:
         answers, tickets = self._expire(batch.tickets, _CONTENTION, "contention")
         if batch.lane is not None:
             return Progress(answers, back=tickets)
+        self._reader.forget(conflict.refs)
         standing = frozenset(ref for ticket in tickets for ref in ticket.needs.read)
         # A document that was assumed to be absent, such as a receipt, is not contended if it exists.
         contended = standing if had_read_all and not conflict.refs else conflict.refs & standing

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterable
 
+from millpond.core.model import Ref
 from millpond.engine.ticket import Ticket
 
 # How much of the last turns' messages is enough to begin early, and after which part of the rest.
@@ -34,6 +36,9 @@ class Lane:
         self.waiting: deque[Ticket] = deque()
         # When the next turn begins at the latest, and from when on it begins if enough messages wait.
         self.due_at = self._early_at = 0.0
+        # Documents that were read along with a lost commit: the next turn need not read them.
+        self.fresh: frozenset[Ref] = frozenset()
+        self._read_ahead: set[Ref] = set()
         self._jitter = jitter
         # Commits of the turn under way; which of them won or lost, and the messages of those that won.
         self._running = self._won = self._lost = self._won_messages = 0
@@ -71,11 +76,16 @@ class Lane:
         self._lost += 1
         self._learn(took_s, others_seen)
 
+    def keep_fresh(self, refs: Iterable[Ref]) -> None:
+        """These documents were read along with a commit of the turn."""
+        self._read_ahead.update(refs)
+
     def end(self, now: float) -> None:
         """A commit of the turn has ended, won, lost or failed. The last one ends the turn."""
         self._running -= 1
         if self._running > 0:
             return
+        self.fresh, self._read_ahead = frozenset(self._read_ahead), set()
         # The commits of a turn read at the same time, so they have seen the same commits of others.
         self._others_seen += self._others_seen_now
         if self._won:

@@ -56,6 +56,10 @@ class SnapshotReader:
             sight, missing, brief = self._collect(batch.tickets, distrusted)
         else:
             sight, missing, brief = self._collect(batch.tickets, None)
+        if batch.lane is not None:
+            # They were read along with the turn that was lost just now.
+            for ref in batch.lane.fresh:
+                distrusted.pop(ref, None)
         if distrusted and (missing or batch.lane is not None or self._others.distrusts(len(distrusted))):
             return await self._look_again(distrusted, missing, sight, brief)
         if missing:
@@ -113,19 +117,13 @@ class SnapshotReader:
         self._others.compared(len(distrusted), len(changed))
         self._others.contend((ref for ref in changed if now - distrusted[ref] < CONTENDED_WITHIN_S), now)
         sight.fresh.update(distrusted, missing)
-        return sight._replace(others_seen=_count_commits(changed.values(), len(distrusted)), cached=len(distrusted))
+        return sight._replace(others_seen=count_commits(changed.values(), len(distrusted)), cached=len(distrusted))
 
-    async def find_changed(self, versions: Mapping[Ref, Version | None], fresh: Container[Ref]) -> frozenset[Ref]:
-        """Read the documents of a refused commit again. Returns those that do not have these versions any more.
-
-        Those that were `fresh` say nothing about cached ones.
-        """
+    async def find_changed(self, versions: Mapping[Ref, Version | None]) -> dict[Ref, Version | None]:
+        """Read these documents again. Returns the versions of those that do not have the given one any more."""
         found: dict[Ref, Snapshot] = {}
         await self._read(list(versions), found)
-        changed = frozenset(ref for ref, version in versions.items() if found[ref].version != version)
-        trusted = [ref for ref in versions if ref not in fresh]
-        self._others.compared(len(trusted), len(changed.intersection(trusted)))
-        return changed
+        return {ref: found[ref].version for ref, version in versions.items() if found[ref].version != version}
 
     async def check(self, refs: Sequence[Ref], sight: Sight) -> None:
         """Read the documents that a verdict without a write depends on."""
@@ -165,7 +163,7 @@ class SnapshotReader:
         self._cache.drop(refs)
 
 
-def _count_commits(versions: Iterable[Version | None], documents: int) -> int:
+def count_commits(versions: Iterable[Version | None], documents: int) -> int:
     """How many commits of others made these versions: documents of one commit have the same version.
 
     Only commits that contend with this batch count: those that wrote a twentieth of its documents.
