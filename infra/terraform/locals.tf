@@ -42,5 +42,5 @@ locals {
   )
 
   # The workers take no pushes and listen only for health checks; IAM names no account that may call them.
-  pull_env = local.env
+  pull_env = merge(local.env, { CONSUMER_QUEUE_SIZE = tostring(var.pull_queue_size) })
 }

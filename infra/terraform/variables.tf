@@ -230,6 +230,12 @@ variable "concurrency" {
   default     = 250
 }
 
+variable "pull_queue_size" {
+  description = "CONSUMER_QUEUE_SIZE of a pull worker: messages under way at once, over all of its subscriptions in equal shares. Eight shards and the rest leave each a ninth of it."
+  type        = number
+  default     = 512
+}
+
 variable "cpu" {
   description = "CPUs of an instance. Millpond is one process on one core."
   type        = string

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import threading
 import time
@@ -83,6 +84,28 @@ class Pauses(NamedTuple):
 
     def pause_s(self, times: int, jitter: random.Random) -> float:
         return doubled_s(self.first_s, times, self.max_s) * jitter.uniform(0.5, 1.0)
+
+
+class Alarm:
+    """Calls a function once, at the earliest of the times that it was set to.
+
+    It keeps the time itself: uvloop's handle of a call within the next millisecond does not know it.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._handle: asyncio.Handle | None = None
+        self._at = math.inf
+
+    def set(self, at: float) -> None:
+        if at < self._at:
+            if self._handle is not None:
+                self._handle.cancel()
+            self._at, self._handle = at, asyncio.get_running_loop().call_at(at, self._due)
+
+    def _due(self) -> None:
+        self._at, self._handle = math.inf, None
+        self._ring()
 
 
 async def in_thread(function: Callable[[], T]) -> T:

@@ -112,7 +112,7 @@ def test_views_of_your_own_reach_every_process() -> None:
     assert 'length(var.views) == 0 ? {} : { VIEWS = join(",", var.views) },' in common
     assert re.search(r"^ +BUILT_IN_VIEWS += var\.built_in_views$", common, re.MULTILINE)
     assert re.search(r"^  push_env = merge\(\n    local\.env,$", HCL, re.MULTILINE)
-    assert re.search(r"^  pull_env = local\.env$", HCL, re.MULTILINE)
+    assert re.search(r"^  pull_env = merge\(local\.env, ", HCL, re.MULTILINE)
     assert re.search(r"^  steps_env = merge\(\n    local\.env,$", HCL, re.MULTILINE)
     assert re.search(r"default += \[\]\n", blocks("variable")["views"])
     assert re.search(r'default += "all"\n', blocks("variable")["built_in_views"])

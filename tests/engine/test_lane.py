@@ -33,7 +33,7 @@ def turn(lane: Lane, now: float, *, won: int = 0, lost: int = 0, others_seen: in
         lane.won(TRY_S, messages, others_seen)
         lane.end(now)
     for _ in range(lost):
-        lane.lost(TRY_S, others_seen)
+        lane.lost(TRY_S, others_seen, exists=False)
         lane.end(now)
 
 

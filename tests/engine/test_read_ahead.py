@@ -10,7 +10,7 @@ from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Outcome
 from millpond.sim.store import unnamed
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import service
-from tests.common.rig import Bench
+from tests.common.rig import Bench, Rig
 
 # So many messages of one document share a turn that the document is read along with their commit.
 MANY = 20
@@ -32,6 +32,8 @@ class Noted(FaultyStore):
         # Reads that fail: by their number, from the moment that this is set.
         self.failing_reads: set[int] = set()
         self.changed = asyncio.Event()
+        self.read_gate = asyncio.Event()
+        self.read_gate.set()
         self._reads = 0
 
     def watch(self) -> None:
@@ -45,8 +47,13 @@ class Noted(FaultyStore):
         self._reads += 1
         number = self._reads
         if number == 2:
-            # The read that goes along with the first commit comes after what refuses it.
-            await self.changed.wait()
+            # The read that goes along with the first commit comes after what refuses it, or even later.
+            try:
+                await self.changed.wait()
+                await self.read_gate.wait()
+            except asyncio.CancelledError:
+                self.order.append("cancelled")
+                raise
         if number in self.failing_reads:
             raise Unavailable("no answer")
         return await super().read(refs)
@@ -70,7 +77,7 @@ class Contended:
 
     def __init__(self) -> None:
         self.store = Noted()
-        self.ours, self.theirs = Bench(self.store), Bench(self.store.inner)
+        self.ours, self.theirs = Bench(self.store), Rig(self.store.inner)
         self._last = 0
 
     async def begin(self) -> None:
@@ -125,6 +132,18 @@ async def test_after_a_won_turn_the_document_is_read_again() -> None:
     await pond.send()
     assert pond.store.order[0] == "read"
     assert "refused" not in pond.store.order
+
+
+async def test_a_won_turn_does_not_wait_for_its_read() -> None:
+    """Nor is the read cancelled: a call without an answer would count as a failure of the store."""
+    pond = Contended()
+    await pond.begin()
+    pond.store.read_gate.clear()
+    await pond.send()
+    assert pond.store.order == ["read", "commit", "read"]
+    pond.store.read_gate.set()
+    await asyncio.sleep(0.02)
+    assert "cancelled" not in pond.store.order
 
 
 async def test_a_read_that_fails_beside_the_commit_costs_a_read() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from millpond.concurrency import Pauses, run_all
 from millpond.core.errors import AccessDenied, StoreError, StoreFileGone, UnownedDocument, WriteRefused, kind_of
 from millpond.core.item import Item
-from millpond.core.model import Conflict, Outcome, Ref, Result
+from millpond.core.model import Outcome, Ref, Result
 from millpond.core.plan import Plan, plan
 from millpond.core.ports import DeadLetterSink, Store
 from millpond.engine.contention import OtherWriters
@@ -34,13 +34,13 @@ from millpond.engine.ticket import (
     internal_error,
     report_bug,
 )
-from millpond.engine.writer import Writer
+from millpond.engine.writer import RefusedCommit, Writer
 from millpond.telemetry.metrics import Metrics
 
 # Letters written at the same time. A letter on a topic takes a round trip to Pub/Sub.
 _LETTERS_AT_ONCE = 32
 # Two commits that contended for locks, with no document changed, are not tried again at the same moment.
-_CONFLICT_PAUSE_S = 0.02
+_CONFLICT_PAUSES = Pauses(first_s=0.02, max_s=0.25)
 # Every so many conflicts a message reads all of its documents: not every server says that one exists.
 _READ_ALL_EVERY = 8
 _CONTENTION = StoreError("other writers kept changing the documents")
@@ -101,7 +101,7 @@ class Committer:
             return await self._back_off(batch, error, loop.time() - began)
         except Exception as bug:  # noqa: BLE001 - it must not affect the batch's other messages
             return self._survive(tickets, bug)
-        if isinstance(committed, Conflict):
+        if isinstance(committed, RefusedCommit):
             return self._contend(batch, committed)
         self._reader.remember(planned, sight, committed, sum(ticket.weight for ticket in tickets))
         return self._conclude(tickets, planned.results)
@@ -179,28 +179,31 @@ class Committer:
     def _refuse_or_bury(self, item: Item) -> Result | None:
         return refuse_or_bury(item, self._rules, self._wall_clock())
 
-    def _contend(self, batch: Batch, conflict: Conflict) -> Progress:
+    def _contend(self, batch: Batch, refusal: RefusedCommit) -> Progress:
         """Another writer was first. Messages about its documents wait for a turn, the others are tried again."""
         self._metrics.conflicts += 1
-        had_read_all = all(ticket.reads_all for ticket in batch.tickets)
+        unexplained = refusal.in_the_way is None
+        had_read_all = all(ticket.reads_all and ticket.conflicts for ticket in batch.tickets)
         for ticket in batch.tickets:
             ticket.conflicts += 1
-            ticket.reads_all = conflict.exists or ticket.conflicts % _READ_ALL_EVERY == 0
+            in_its_way = refusal.in_the_way is None or not refusal.in_the_way.isdisjoint(ticket.needs.assumed)
+            ticket.reads_all = in_its_way or ticket.conflicts % _READ_ALL_EVERY == 0
         answers, tickets = self._expire(batch.tickets, _CONTENTION, "contention")
         if batch.lane is not None:
             return Progress(answers, back=tickets)
-        self._reader.forget(conflict.refs)
         standing = frozenset(ref for ticket in tickets for ref in ticket.needs.read)
         # A document that was assumed to be absent, such as a receipt, is not contended if it exists.
-        contended = standing if had_read_all and not conflict.refs else conflict.refs & standing
-        if not contended:
-            self._drop(tickets)
-            pause_s = self._jitter.uniform(0, _CONFLICT_PAUSE_S) if not conflict.refs else 0.0
-            return Progress(answers, [Batch(tickets, pause_s=pause_s)] if tickets else ())
+        contended = standing if unexplained and had_read_all else refusal.contended & standing
         self._others.contend(contended, asyncio.get_running_loop().time())
         calm = [ticket for ticket in tickets if contended.isdisjoint(ticket.refs)]
         back = [ticket for ticket in tickets if not contended.isdisjoint(ticket.refs)]
-        return Progress(answers, [Batch(calm, just_read=True)] if calm else (), back=back)
+        pause_s = 0.0
+        if unexplained and calm:
+            self._drop(calm)
+            pause_s = _CONFLICT_PAUSES.pause_s(max(ticket.conflicts for ticket in calm) - 1, self._jitter)
+        return Progress(
+            answers, [Batch(calm, just_read=not unexplained, pause_s=pause_s)] if calm else (), back=back
+        )
 
     def _isolate(self, tickets: Sequence[Ticket], refusal: WriteRefused) -> Progress:
         """The store can never accept one of the writes: halve until its view is alone, which then refuses it."""

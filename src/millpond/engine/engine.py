@@ -82,6 +82,11 @@ class Engine:
         return self._queue.waiting
 
     @property
+    def held_up(self) -> int:
+        """Of them, those that wait for the store, and not for their turn among instances."""
+        return self._queue.held_up
+
+    @property
     def waiting_bytes(self) -> int:
         return self._queue.waiting_bytes
 

@@ -39,6 +39,9 @@ class Lane:
         # Documents that were read along with a lost commit: the next turn need not read them.
         self.fresh: frozenset[Ref] = frozenset()
         self._read_ahead: set[Ref] = set()
+        # Whether the next turn reads also what is usually assumed to be absent. For all of its messages: if only
+        # those of the lost turn did, the next redelivered one among the new ones would make them lose again.
+        self.reads_all = self._exists_now = False
         self._jitter = jitter
         # Commits of the turn under way; which of them won or lost, and the messages of those that won.
         self._running = self._won = self._lost = self._won_messages = 0
@@ -71,9 +74,10 @@ class Lane:
         self._won_messages += messages
         self._learn(took_s, others_seen)
 
-    def lost(self, took_s: float, others_seen: int) -> None:
-        """A commit of the turn was refused: another instance was first."""
+    def lost(self, took_s: float, others_seen: int, *, exists: bool) -> None:
+        """A commit of the turn was refused: another instance was first, or a document exists that was to be new."""
         self._lost += 1
+        self._exists_now |= exists
         self._learn(took_s, others_seen)
 
     def keep_fresh(self, refs: Iterable[Ref]) -> None:
@@ -86,6 +90,7 @@ class Lane:
         if self._running > 0:
             return
         self.fresh, self._read_ahead = frozenset(self._read_ahead), set()
+        self.reads_all, self._exists_now = self._exists_now, False
         # The commits of a turn read at the same time, so they have seen the same commits of others.
         self._others_seen += self._others_seen_now
         if self._won:

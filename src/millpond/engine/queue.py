@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
+from millpond.concurrency import Alarm
 from millpond.core.errors import Overloaded
 from millpond.core.item import Item
 from millpond.core.model import Delivery, Outcome, Ref
@@ -31,6 +32,7 @@ DRAIN_S = 5.0
 # Extra time for calls under way at the end of DRAIN_S.
 DRAIN_GRACE_S = 1.5
 _RESERVED_LOOK_S = 0.01
+_TIMER_S = 0.001
 # While other instances write much, a batch costs a read and a commit: fewer, larger ones are worth the wait.
 _BATCHES_AMONG_OTHERS = 3
 
@@ -63,7 +65,7 @@ class Queue:
         self._room = WaitingRoom(rules=rules, others=others, jitter=jitter, batches_at_once=self._in_flight_max)
         self._turn_was_last = False
         # Wakes the queue when the lane's next turn is due.
-        self._turn_timer: asyncio.TimerHandle | None = None
+        self._turn_alarm = Alarm(self._pump)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pump_due = False
         self._closing = False
@@ -71,6 +73,11 @@ class Queue:
     @property
     def waiting(self) -> int:
         return len(self._arrived) + len(self._room)
+
+    @property
+    def held_up(self) -> int:
+        """Messages that wait for the store. Those that rest in the lane wait for other instances."""
+        return self.waiting - self._room.resting
 
     @property
     def waiting_bytes(self) -> int:
@@ -110,7 +117,7 @@ class Queue:
             if self._is_full():
                 if not (wait and self._line.join(arrival)):
                     raise Overloaded(f"the waiting room is full: {self.waiting} waiting, {self._room.bytes} bytes")
-                if len(self._running) < self._in_flight_max:
+                if self._room.lane.waiting and len(self._running) < self._in_flight_max:
                     # Messages of the lane fill the room, and a batch beside them may take this one.
                     self._pump_soon()
                 return
@@ -228,19 +235,14 @@ class Queue:
 
     def _start_turn(self, now: float) -> None:
         lane = self._room.lane
+        # Timers are as exact as a millisecond: a turn that is due within the next one has come.
+        now += _TIMER_S
         for batch in self._room.take_turn(now, self._in_flight_max - len(self._running)):
             self._turn_was_last = True
             self._start(batch)
         # A turn under way, or one that waits for a document or a slot, goes on when a batch ends.
         if lane.waiting and not lane.is_busy and lane.begins_at > now:
-            self._wake_at(lane.begins_at)
-
-    def _wake_at(self, when: float) -> None:
-        timer = self._turn_timer
-        if timer is None or timer.when() > when:
-            if timer is not None:
-                timer.cancel()
-            self._turn_timer = self._find_loop().call_at(when, self._turn_due)
+            self._turn_alarm.set(lane.begins_at)
 
     def _start(self, batch: Batch) -> None:
         # Marked before the task runs, because the next batch is taken at once.
@@ -248,10 +250,6 @@ class Queue:
         task = self._find_loop().create_task(self._run(batch, refs))
         self._running[task] = batch.tickets
         task.add_done_callback(self._finished)
-
-    def _turn_due(self) -> None:
-        self._turn_timer = None
-        self._pump()
 
     async def _run(self, batch: Batch, refs: set[Ref]) -> None:
         try:
@@ -270,6 +268,9 @@ class Queue:
             # They are taken again when this task has ended: until then their documents are marked.
             self._room.put_back(progress.back)
             left.extendleft(reversed(progress.rest))
+            if left and self._room.lane.waiting:
+                # If this was a turn, it has ended, and what is left of it may take long: the next need not wait.
+                self._pump_soon()
 
     async def _try(self, batch: Batch) -> Progress:
         try:

@@ -41,6 +41,23 @@ class Sight(NamedTuple):
     cached: int = 0
 
 
+class FreshRead(NamedTuple):
+    """What the store answered, and when it was asked."""
+
+    snapshots: Sequence[Snapshot]
+    at: float
+
+
+class ChangedByOthers(NamedTuple):
+    """What a refused commit was about, as far as it is known."""
+
+    changed: frozenset[Ref] = frozenset()
+    # Of them, those that others changed shortly after this instance last knew them.
+    contended: frozenset[Ref] = frozenset()
+    # How many commits of others made the changes, at least.
+    others_seen: int = 0
+
+
 class SnapshotReader:
     def __init__(self, store: Store, metrics: Metrics, cache_entries_max: int, others: OtherWriters) -> None:
         self._store = store
@@ -117,13 +134,35 @@ class SnapshotReader:
         self._others.compared(len(distrusted), len(changed))
         self._others.contend((ref for ref in changed if now - distrusted[ref] < CONTENDED_WITHIN_S), now)
         sight.fresh.update(distrusted, missing)
-        return sight._replace(others_seen=count_commits(changed.values(), len(distrusted)), cached=len(distrusted))
+        return sight._replace(others_seen=_count_commits(changed.values(), len(distrusted)), cached=len(distrusted))
 
-    async def find_changed(self, versions: Mapping[Ref, Version | None]) -> dict[Ref, Version | None]:
-        """Read these documents again. Returns the versions of those that do not have the given one any more."""
-        found: dict[Ref, Snapshot] = {}
-        await self._read(list(versions), found)
-        return {ref: found[ref].version for ref, version in versions.items() if found[ref].version != version}
+    async def read_again(self, refs: Iterable[Ref]) -> FreshRead:
+        """Read documents, and keep nothing: a commit on the way may make them out of date."""
+        at, wanted = asyncio.get_running_loop().time(), list(refs)
+        self._metrics.documents_read += len(wanted)
+        return FreshRead(await self._store.read(wanted), at)
+
+    def compare(
+        self, reading: FreshRead, versions: Mapping[Ref, Version | None], fresh: Container[Ref]
+    ) -> ChangedByOthers:
+        """Keep what was read after a refused commit that was based on these versions, and learn what has changed.
+
+        `fresh` documents were read for that commit; the others were cached.
+        """
+        found: dict[Ref, Version | None] = {}
+        contended: list[Ref] = []
+        for snapshot in reading.snapshots:
+            ref = snapshot.ref
+            if snapshot.version != versions[ref]:
+                found[ref] = snapshot.version
+                known = self._cache.get(ref)
+                if ref in fresh or (known is not None and reading.at - known[1] < CONTENDED_WITHIN_S):
+                    contended.append(ref)
+            self._cache.put(snapshot, reading.at, approximate_size(snapshot.data))
+        self._others.contend(contended, reading.at)
+        return ChangedByOthers(
+            frozenset(found), frozenset(contended), _count_commits(found.values(), len(versions))
+        )
 
     async def check(self, refs: Sequence[Ref], sight: Sight) -> None:
         """Read the documents that a verdict without a write depends on."""
@@ -135,13 +174,12 @@ class SnapshotReader:
 
     async def _read(self, refs: Sequence[Ref], snapshots: dict[Ref, Snapshot], brief: Container[Ref] = ()) -> None:
         """Read and cache. Of `brief` ones only the existence is kept: their content is rarely needed again."""
-        now = asyncio.get_running_loop().time()
-        self._metrics.documents_read += len(refs)
-        for snapshot in await self._store.read(refs):
+        reading = await self.read_again(refs)
+        for snapshot in reading.snapshots:
             ref = snapshot.ref
             snapshots[ref] = snapshot
             if ref not in brief:
-                self._cache.put(snapshot, now, approximate_size(snapshot.data))
+                self._cache.put(snapshot, reading.at, approximate_size(snapshot.data))
             elif snapshot.version is not None:
                 self._recent_writes.add((ref,))
 
@@ -163,7 +201,7 @@ class SnapshotReader:
         self._cache.drop(refs)
 
 
-def count_commits(versions: Iterable[Version | None], documents: int) -> int:
+def _count_commits(versions: Iterable[Version | None], documents: int) -> int:
     """How many commits of others made these versions: documents of one commit have the same version.
 
     Only commits that contend with this batch count: those that wrote a twentieth of its documents.

@@ -48,6 +48,11 @@ class WaitingRoom:
     def __iter__(self) -> Iterator[Ticket]:
         return chain(self._waiting, self.lane.waiting)
 
+    @property
+    def resting(self) -> int:
+        """Messages in the lane, between two turns."""
+        return 0 if self.lane.is_busy else len(self.lane.waiting)
+
     def append(self, ticket: Ticket) -> None:
         """Let a message wait whose weight is counted already."""
         self._waiting.append(ticket)
@@ -107,6 +112,9 @@ class WaitingRoom:
             else:
                 taken.append(ticket)
                 weight += ticket.weight
+        if lane.reads_all:
+            for ticket in taken:
+                ticket.reads_all = True
         parts = split_evenly(taken, lane.parts) if taken else []
         # Without slots for all parts the others stay in front, and have the next turn.
         left = [ticket for part in parts[batches_max:] for ticket in part]

@@ -1,25 +1,35 @@
 """Commits a plan, and learns from the answer what other instances do. Called by the committer, for each try.
 
-It never decides what becomes of a message: a conflict is a value, and errors of the store are the committer's.
+It never decides what becomes of a message: a refusal is a value, and errors of the store are the committer's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from millpond.core.errors import StoreError
 from millpond.core.model import Committed, Conflict, Ref, Version
 from millpond.core.plan import Plan
 from millpond.core.ports import Store
 from millpond.engine.contention import OtherWriters
 from millpond.engine.lane import Lane
-from millpond.engine.reader import Sight, SnapshotReader, count_commits
+from millpond.engine.reader import ChangedByOthers, FreshRead, Sight, SnapshotReader
 from millpond.engine.ticket import Batch
 from millpond.telemetry.metrics import Metrics
 
 # In a turn the documents are read along with the commit, up to so many for each message.
 _READ_AHEAD_MAX = 0.1
+
+
+class RefusedCommit(NamedTuple):
+    """Why a commit was refused, as far as it is known."""
+
+    # Documents that others had changed, and of them those that are contended.
+    changed: frozenset[Ref]
+    contended: frozenset[Ref]
+    # Documents that were assumed absent, and exist. None: perhaps some, and it is unknown which.
+    in_the_way: frozenset[Ref] | None
 
 
 class Writer:
@@ -28,9 +38,11 @@ class Writer:
         self._metrics = metrics
         self._reader = reader
         self._others = others
+        # A loop keeps only weak references to its tasks.
+        self._reading: set[asyncio.Task[FreshRead | None]] = set()
 
-    async def write(self, batch: Batch, planned: Plan, sight: Sight, began: float) -> Committed | Conflict:
-        """Commit the plan of a batch whose try `began` then. A conflict names documents if they are known."""
+    async def write(self, batch: Batch, planned: Plan, sight: Sight, began: float) -> Committed | RefusedCommit:
+        """Commit the plan of a batch whose try `began` then."""
         if batch.lane is not None:
             return await self._write_in_turn(batch, batch.lane, planned, sight, began)
         committed = await self._commit(planned)
@@ -60,55 +72,67 @@ class Writer:
 
     async def _write_in_turn(
         self, batch: Batch, lane: Lane, planned: Plan, sight: Sight, began: float
-    ) -> Committed | Conflict:
+    ) -> Committed | RefusedCommit:
         """Commit. If few documents have many messages, read them at the same time, in case the turn is lost.
 
         The next try then takes one round trip instead of two. If the turn is won, the read was in vain.
         """
         loop = asyncio.get_running_loop()
         standing = _standing(planned, sight)
-        ahead: asyncio.Task[dict[Ref, Version | None]] | None = None
+        ahead: asyncio.Task[FreshRead | None] | None = None
         if 0 < len(standing) <= len(planned.results) * _READ_AHEAD_MAX:
-            # The task begins when the commit is sent and awaited: a read that comes after it shows what refused it.
-            ahead = loop.create_task(self._read_ahead(standing))
-        try:
-            committed = await self._commit(planned)
-            if isinstance(committed, Committed):
-                lane.won(loop.time() - began, len(batch.tickets), sight.others_seen)
-                return committed
-            changed = {} if ahead is None else await ahead
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-        if changed:
+            # It begins when the commit is sent: a read that the store answers after it shows what refused it.
+            ahead = self._begin_reading(standing)
+        committed = await self._commit(planned)
+        took_s = loop.time() - began
+        if isinstance(committed, Committed):
+            lane.won(took_s, len(batch.tickets), sight.others_seen)
+            return committed
+        reading = None if ahead is None else await ahead
+        changes = ChangedByOthers() if reading is None else self._reader.compare(reading, standing, sight.fresh)
+        if changes.changed:
             lane.keep_fresh(standing)
-            self._others.contend(changed, loop.time())
-        lane.lost(loop.time() - began, sight.others_seen + count_commits(changed.values(), len(standing)))
-        return committed
+        refusal = _refusal(committed, changes, sight)
+        exists = refusal.in_the_way is None or bool(refusal.in_the_way)
+        lane.lost(took_s, sight.others_seen + changes.others_seen, exists=exists)
+        return refusal
 
-    async def _read_ahead(self, versions: Mapping[Ref, Version | None]) -> dict[Ref, Version | None]:
+    def _begin_reading(self, refs: Iterable[Ref]) -> asyncio.Task[FreshRead | None]:
+        """It is not cancelled if it is not needed: a call without an answer counts as a failure of the store."""
+        task = asyncio.get_running_loop().create_task(self._read_ahead(refs))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+        return task
+
+    async def _read_ahead(self, refs: Iterable[Ref]) -> FreshRead | None:
         try:
-            return await self._reader.find_changed(versions)
-        except StoreError:
-            # The next turn reads them, and it is the next turn that fails if the store still does.
-            return {}
+            return await self._reader.read_again(refs)
+        except Exception:  # noqa: BLE001 - the next turn reads, and whatever is wrong shows there
+            return None
 
-    async def _explain(self, conflict: Conflict, planned: Plan, sight: Sight) -> Conflict:
+    async def _explain(self, conflict: Conflict, planned: Plan, sight: Sight) -> RefusedCommit:
         """Find the documents that others changed, unless the store has named them.
 
         Only those that stood there before are read, and the next try plans with what was read.
         """
         if conflict.refs or conflict.exists:
-            return conflict
+            return _refusal(conflict, ChangedByOthers(), sight)
         standing = _standing(planned, sight)
-        changed = await self._reader.find_changed(standing)
+        changes = self._reader.compare(await self._reader.read_again(standing), standing, sight.fresh)
         # Those that had just been read say nothing about cached ones.
         trusted = [ref for ref in standing if ref not in sight.fresh]
-        self._others.compared(len(trusted), sum(ref in changed for ref in trusted))
+        self._others.compared(len(trusted), sum(ref in changes.changed for ref in trusted))
         # If none has changed, either two commits contended for locks, or a document that was assumed absent exists.
-        return Conflict(frozenset(changed), exists=not changed)
+        return _refusal(conflict._replace(exists=not changes.changed), changes, sight)
 
 
 def _standing(planned: Plan, sight: Sight) -> dict[Ref, Version | None]:
     """The versions that a commit is based on, of documents that were read or cached."""
     return {write.ref: write.base for write in planned.writes if write.ref not in sight.assumed}
+
+
+def _refusal(conflict: Conflict, changes: ChangedByOthers, sight: Sight) -> RefusedCommit:
+    if conflict.refs:
+        changed = conflict.refs - sight.assumed
+        return RefusedCommit(changed, changed, in_the_way=conflict.refs & sight.assumed)
+    return RefusedCommit(changes.changed, changes.contended, in_the_way=None if conflict.exists else frozenset())

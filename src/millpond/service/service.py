@@ -85,7 +85,7 @@ class Service:
         self.views = load_views(settings) if views is None else list(views)
         self.metrics.expect_views(view.name for view in self.views)
         health = StoreHealth()
-        self.pace = Pace(waiting=self._waiting) if _is_paced(settings) else None
+        self.pace = Pace(waiting=self._held_up) if _is_paced(settings) else None
         observed = ObservedStore(store, health, self.pace)
         self._observed = observed
         if self.pace is not None:
@@ -176,8 +176,8 @@ class Service:
             self.outcomes.publish(delivery, result, settle_file(result), time.perf_counter() - began)
         return result
 
-    def _waiting(self) -> int:
-        return self.engine.waiting + self.engine.in_line
+    def _held_up(self) -> int:
+        return self.engine.held_up + self.engine.in_line
 
     def rebuild(self, view_name: str) -> Opening | None:
         """The rebuild of a view, not opened yet; None if no such view is loaded."""
