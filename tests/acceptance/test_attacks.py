@@ -160,8 +160,8 @@ def test_bodies_share_a_budget(start: Start) -> None:
         time.sleep(0.1)
         began = time.monotonic()
         second.sendall(head(MIB))
+        # If it had waited for the budget, it would have been refused as well: nothing is given back meanwhile.
         assert server.send({"service": "small", "timestamp": 1}, message_id="small").status == 200
-        assert time.monotonic() - began < 0.8
         answer = read_answer(second)
         assert (answer.status, answer.json["reason"]) == (429, "backpressure_queue_full")
         assert answer.headers["retry-after"] == "1"

@@ -60,7 +60,8 @@ async def test_the_retry_budget_counts_from_arrival() -> None:
     began = asyncio.get_running_loop().time()
     (result,) = await bench.send(service("m1", 1, "ok", 1))
     assert result.reason == "store_unavailable"
-    assert asyncio.get_running_loop().time() - began < 0.3
+    # A hundred tries would take two seconds at least.
+    assert asyncio.get_running_loop().time() - began < 1.5
 
 
 async def test_a_call_goes_on_for_the_last_message_of_its_batch() -> None:

@@ -134,9 +134,9 @@ def test_a_hostile_document_costs_no_more_than_its_size() -> None:
     for n in range(2, 400):
         document[".".join(["a"] * n)] = {"a": {".".join(["a"] * n): n}}
     path = ".".join(["a"] * 240)
-    began = time.perf_counter()
+    began = time.process_time()
     assert not document_filter(QueryParams({"where": f"{path}=x"})).matches(document)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
