@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from millpond.core.errors import Unavailable
 from millpond.core.model import Committed, Conflict, Delivery, LogEntry, Outcome, Ref, Snapshot, Write
-from millpond.sim.store import unnamed
-from tests.common.faulty_store import FaultyStore
 from tests.common.pond import service
 from tests.common.rig import Bench, Rig
+from tests.engine.support import Unnamed
 
 # So many messages of one document share a turn that the document is read along with their commit.
 MANY = 20
@@ -18,11 +17,8 @@ MANY = 20
 Step = Callable[[], Awaitable[object]]
 
 
-class Noted(FaultyStore):
-    """Notes when calls begin and commits are refused, and lets a test act before a commit and before its answer.
-
-    As Firestore, it does not name the documents of a conflict.
-    """
+class Noted(Unnamed):
+    """Notes when calls begin and commits are refused, and lets a test act before a commit and before its answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +64,6 @@ class Noted(FaultyStore):
             await self.before_answer.pop(0)()
         if isinstance(committed, Conflict):
             self.order.append("refused")
-            return unnamed(committed, writes)
         return committed
 
 

@@ -17,32 +17,15 @@ from millpond.engine import engine
 from millpond.engine.contention import OtherWriters
 from millpond.engine.room import WaitingRoom
 from millpond.engine.ticket import Ticket
-from millpond.sim.store import unnamed
 from tests.common.faulty_store import FaultyStore
 from tests.common.pond import at, delivery, service
 from tests.common.rig import Bench, Rig
 from tests.common.waiting import until
+from tests.engine.support import Unnamed
 
 API = Ref("ops_services", "dev__api")
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
-
-
-class Unnamed(FaultyStore):
-    """As Firestore, it does not name the documents of a conflict."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.refused_commits = 0
-        self.on_refusal: Callable[[], None] = lambda: None
-
-    async def commit(self, writes: Sequence[Write], log: Sequence[LogEntry] = ()) -> Committed | Conflict:
-        committed = await super().commit(writes, log)
-        if isinstance(committed, Conflict):
-            self.refused_commits += 1
-            self.on_refusal()
-            return unnamed(committed, writes)
-        return committed
 
 
 @pytest.fixture

@@ -25,8 +25,7 @@ _READ_AHEAD_MAX = 0.1
 class RefusedCommit(NamedTuple):
     """Why a commit was refused, as far as it is known."""
 
-    # Documents that others had changed, and of them those that are contended.
-    changed: frozenset[Ref]
+    # Documents that others had changed, and that are contended.
     contended: frozenset[Ref]
     # Documents that were assumed absent, and exist. None: perhaps some, and it is unknown which.
     in_the_way: frozenset[Ref] | None
@@ -133,6 +132,5 @@ def _standing(planned: Plan, sight: Sight) -> dict[Ref, Version | None]:
 
 def _refusal(conflict: Conflict, changes: ChangedByOthers, sight: Sight) -> RefusedCommit:
     if conflict.refs:
-        changed = conflict.refs - sight.assumed
-        return RefusedCommit(changed, changed, in_the_way=conflict.refs & sight.assumed)
-    return RefusedCommit(changes.changed, changes.contended, in_the_way=None if conflict.exists else frozenset())
+        return RefusedCommit(conflict.refs - sight.assumed, in_the_way=conflict.refs & sight.assumed)
+    return RefusedCommit(changes.contended, in_the_way=None if conflict.exists else frozenset())
